@@ -1,0 +1,40 @@
+# Every target sets up what it needs; a second call only does the work.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test check lint bench docs clean
+run: $(VENV)/.installed
+	$(BIN)/fedro plan --clients 150 --byzantine 10% --rounds 500 --plot out/plan.png
+
+test: $(VENV)/.installed
+	$(BIN)/pytest
+
+check: lint
+	$(BIN)/pytest -m "not slow" -x
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.installed
+	$(BIN)/python benchmarks/planning.py
+
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) site out dist
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet '.[docs]' --editable .
+	touch $@
