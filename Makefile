@@ -36,5 +36,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet '.[docs]' --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
 	touch $@

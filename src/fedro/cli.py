@@ -154,19 +154,20 @@ def show_plan(plan: "Plan") -> None:
     from rich.console import Console
     from rich.panel import Panel
 
-    from fedro.planning import percent
+    from fedro.planning import counted, percent
 
     answer = (
-        f"Sample [bold]{plan.sampled}[/] of {plan.clients} clients each round, and tolerate "
-        f"[bold]{plan.tolerated}[/] bad ones among them.\n"
-        f"All {plan.rounds} rounds are safe with probability "
+        f"Sample [bold]{plan.sampled}[/] of {counted(plan.clients, 'client')} each round, and "
+        f"tolerate [bold]{counted(plan.tolerated, 'bad one')}[/] among them.\n"
+        f"The whole run of {counted(plan.rounds, 'round')} is safe with probability "
         f"[bold]{percent(plan.confidence_achieved)}[/] (wanted {percent(plan.confidence)})."
     )
     console = Console()
     console.print(Panel(answer, title="Plan", title_align="left", expand=False))
     console.print(_alternatives(plan))
     console.print(
-        "κ is the error that bad clients can cause, in units of the honest clients' own variance.",
+        "κ: the error bad clients can cause, in units of the honest clients' own variance. "
+        "Messages: a model down and an update up, each round.",
         style="dim",
     )
     for reason in plan.why:
@@ -187,8 +188,8 @@ def _alternatives(plan: "Plan") -> Any:
         ("sample", "right"),
         ("tolerate", "right"),
         ("error κ", "right"),
-        ("all rounds safe", "right"),
-        ("messages/round", "right"),
+        ("safe run", "right"),
+        ("messages", "right"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     for sampled, name in noteworthy(plan).items():
@@ -223,7 +224,7 @@ def _messages(plan: "Plan", sampled: int) -> str:
 
 def _if_wrong(plan: "Plan") -> list[str]:
     """What becomes of the guarantee if there are half as many bad clients again."""
-    from fedro.planning import percent
+    from fedro.planning import counted, percent
 
     more = min(max(plan.byzantine + 1, -(-3 * plan.byzantine // 2)), plan.setting.population)
     if more == plan.byzantine:
@@ -235,9 +236,9 @@ def _if_wrong(plan: "Plan") -> list[str]:
     elif outlook.tolerated is not None:
         remedy = f"{outlook.tolerated} would have to be tolerated"
     return [
-        f"If {more} clients are bad instead of {plan.byzantine}, all rounds are safe with "
+        f"If {counted(more, 'client')} are bad instead of {plan.byzantine}, the run is safe with "
         f"probability {percent(outlook.confidence)} ({outlook.overrun_rounds:.3g} of "
-        f"{plan.setting.draws} draws are expected to hold more bad clients than tolerated): {remedy}."
+        f"{plan.setting.draws} draws would hold more bad clients than tolerated): {remedy}."
     ]
 
 

@@ -7,6 +7,7 @@ interval, all larger ones do, up to the rounding of n̂ to whole clients.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,8 +37,8 @@ class Setting:
 
     @cached_property
     def log_confidence(self) -> float:
-        """ln p."""
-        return math.log(self.confidence)
+        """ln p, less what rounding can take from a bound that is met with equality."""
+        return math.log(self.confidence) * (1 + 1e-11)
 
     def log_safe(self, sampled: int, tolerated: int) -> float:
         """ln of the proved probability that no draw holds more than b̂ bad clients."""
@@ -85,7 +86,7 @@ class Setting:
         return sampled * self.answering.numerator // self.answering.denominator
 
     def holds(self, sampled: int, tolerated: int) -> bool:
-        """Is the whole run good with the wanted confidence: every draw safe, enough of them valid?"""
+        """Is the run good with the wanted confidence: every draw safe, enough of them valid?"""
         enough = self.log_enough(sampled, tolerated)
         return enough + self.log_safe(sampled, tolerated) >= self.log_confidence
 
@@ -112,14 +113,16 @@ def tolerated_at(setting: Setting, sampled: int) -> int | None:
     More tolerance makes a draw safer but void more easily. Starting from no void draws, b̂ is
     raised to what the remaining confidence demands until it demands no more: the least solution.
     """
-    tolerated, most = 0, (sampled - 1) // 2
-    while True:
-        need = setting.log_confidence - setting.log_enough(sampled, tolerated)
-        found = least(lambda b: setting.log_safe(sampled, b) >= need, tolerated, most)
-        if found is None or found == tolerated:
-            return found if found is None or setting.holds(sampled, found) else None
-        tolerated = found
+    most = (sampled - 1) // 2
 
+    def demanded(by: int) -> int | None:
+        need = setting.log_confidence - setting.log_enough(sampled, by)
+        return least(lambda b: setting.log_safe(sampled, b) >= need, by, most)
+
+    tolerated, larger = 0, demanded(0)
+    while larger is not None and larger != tolerated:
+        tolerated, larger = larger, demanded(larger)
+    return larger
 
 
 _ROUNDING = 8  # how far beyond a first gapless b̂ a gap can still open
@@ -197,12 +200,11 @@ class Search:
 
     def _starts(self, tolerated: int) -> list[int]:
         """The least odd n̂ that outvotes b̂ and is good with it, and the least even one."""
-        starts = []
+        starts: list[int] = []
         for first in (2 * tolerated + 1, 2 * tolerated + 2):
-            steps = (self.setting.population - first) // 2
-            found = least(lambda k, n=first: self.good(n + 2 * k, tolerated), 0, steps)
-            if found is not None:
-                starts.append(first + 2 * found)
+            sizes = range(first, self.setting.population + 1, 2)
+            found = bisect_left(sizes, True, key=lambda n: self.good(n, tolerated))
+            starts.extend(sizes[found : found + 1])
         return starts
 
     def _enough(self, tolerated: int, low: int, need: float) -> int | None:
@@ -217,5 +219,3 @@ class Search:
         if entry is None or following is None:
             return False
         return self.setting.holds(max(entry, following - 1), tolerated)
-
-

@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -10,7 +11,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from numpy.typing import NDArray
 
 from fedro import theory
 from fedro.planning import Plan, plan
@@ -20,7 +24,7 @@ Draw = Callable[[Path], list[Path]]
 FIGURES: Table[Draw] = Table("figure")
 
 BLUE, RED, GREEN, GREY = "#1f5fa8", "#c2402a", "#2f8f5b", "#8a8f98"
-STYLE = {
+STYLE: dict[Any, Any] = {
     "figure.figsize": (7.2, 4.2),
     "figure.dpi": 150,
     "axes.spines.top": False,
@@ -63,6 +67,7 @@ def plan_figure(chosen: Plan, points: int = 300) -> Figure:
         _kappa_panel(upper, chosen, sampled, kappa)
         _fraction_panel(lower, chosen, sampled, tolerated / sampled)
         lower.set_xscale("log")
+        plain_ticks(lower.xaxis)
         lower.set_xlabel("clients sampled each round, n̂")
         figure.suptitle(
             f"{chosen.clients} clients, {chosen.byzantine} bad, {chosen.rounds} rounds, "
@@ -74,16 +79,22 @@ def plan_figure(chosen: Plan, points: int = 300) -> Figure:
     return figure
 
 
-def _kappa_panel(axes: Axes, chosen: Plan, sampled: np.ndarray, kappa: np.ndarray) -> None:
+def plain_ticks(axis: Axis) -> None:
+    """1, 2, 5, 10, 20 … on a logarithmic axis, as plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _kappa_panel(axes: Axes, chosen: Plan, sampled: NDArray[Any], kappa: NDArray[Any]) -> None:
     axes.plot(sampled, kappa, color=BLUE, lw=1.6)
     axes.axhline(chosen.kappa_everyone, color=GREY, ls="--", lw=1)
     axes.annotate(
         f"everyone: κ = {chosen.kappa_everyone:.3g}",
-        (1, chosen.kappa_everyone),
+        (0, chosen.kappa_everyone),
         xycoords=("axes fraction", "data"),
-        xytext=(-4, 4),
+        xytext=(4, 4),
         textcoords="offset points",
-        ha="right",
         color=GREY,
     )
     label = f"n̂ = {chosen.sampled}, b̂ = {chosen.tolerated}\nκ = {chosen.kappa:.3g}"
@@ -98,21 +109,29 @@ def _kappa_panel(axes: Axes, chosen: Plan, sampled: np.ndarray, kappa: np.ndarra
     )
     if kappa.min() > 0:
         axes.set_yscale("log")
+        plain_ticks(axes.yaxis)
     axes.set_ylabel(f"error factor κ\n({chosen.rule})")
 
 
-def _fraction_panel(axes: Axes, chosen: Plan, sampled: np.ndarray, fraction: np.ndarray) -> None:
+def _fraction_panel(
+    axes: Axes, chosen: Plan, sampled: NDArray[Any], fraction: NDArray[Any]
+) -> None:
     axes.plot(sampled, fraction, color=BLUE, lw=1.6)
     axes.plot([chosen.sampled], [chosen.tolerated / chosen.sampled], "o", color=RED, ms=7, zorder=3)
     axes.axhline(0.5, color=GREY, lw=1)
     axes.axhline(chosen.byzantine / chosen.setting.population, color=GREY, ls="--", lw=1)
-    axes.annotate("b/n", (1, chosen.byzantine / chosen.setting.population),
-                  xycoords=("axes fraction", "data"), xytext=(-4, 4), textcoords="offset points",
-                  ha="right", color=GREY)
+    axes.annotate(
+        "b/n",
+        (0, chosen.byzantine / chosen.setting.population),
+        xycoords=("axes fraction", "data"),
+        xytext=(4, 4),
+        textcoords="offset points",
+        color=GREY,
+    )
     for size, name in ((chosen.n_th, "n̂_th"), (chosen.n_opt, "n̂_opt")):
         if size is not None and sampled[0] <= size <= sampled[-1]:
             axes.axvline(size, color=GREY, ls=":", lw=1)
-            axes.annotate(f" {name}", (size, 0.46), color=GREY)
+            axes.annotate(f"{name} ", (size, 0.46), color=GREY, ha="right")
     axes.set_ylim(0, 0.53)
     axes.set_ylabel("tolerated share b̂/n̂")
 
@@ -125,7 +144,10 @@ def fig1(out: Path, clients: int = 1000, rounds: int = 500, confidence: float = 
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    return [save(_fig1_figure(rows, clients, rounds, confidence), out / "fig1.png"), out / "fig1.csv"]
+    return [
+        save(_fig1_figure(rows, clients, rounds, confidence), out / "fig1.png"),
+        out / "fig1.csv",
+    ]
 
 
 FIGURES["fig1"] = fig1

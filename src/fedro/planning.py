@@ -240,9 +240,7 @@ def _setting(
         draws=rounds + retries,
         retries=retries,
         dropout=number("dropout", dropout, "0 ≤ dropout < 1", lambda x: 0 <= x < 1),
-        confidence=number(
-            "confidence", confidence, "0 < confidence ≤ 1", lambda x: 0 < x <= 1
-        ),
+        confidence=number("confidence", confidence, "0 < confidence ≤ 1", lambda x: 0 < x <= 1),
         bound=bound,
     )
 
@@ -335,7 +333,8 @@ def _unsafe(
     larger = f"; every size from {n_all} on works" if n_all else ""
     return (
         f"sampled={sampled}: no tolerated < sampled/2 is safe with confidence "
-        f"{setting.confidence:g} by the {setting.bound} bound. The least that works is {n_min}{larger}"
+        f"{setting.confidence:g} by the {setting.bound} bound. "
+        f"The least that works is {n_min}{larger}"
     )
 
 
@@ -368,14 +367,14 @@ def _how_sure(plan: Plan) -> str:
         )
     if plan.sampled == plan.setting.population:
         return (
-            f"Everyone is sampled each round, so all {plan.byzantine} bad clients are there every "
-            f"time: {plan.tolerated} must be tolerated."
+            f"Everyone is sampled each round, so what is bad is always there: "
+            f"{counted(plan.byzantine, 'bad client')}, and {plan.tolerated} tolerated, for certain."
         )
     chance = math.exp(plan.setting.log_safe_exact(plan.sampled, plan.tolerated))
     return (
-        f"Of {plan.sampled} clients drawn at random, more than {plan.tolerated} are bad in not one "
-        f"of {plan.setting.draws} draws with probability {percent(chance)} (b̂ was chosen by "
-        f"{BOUNDS[plan.bound]})."
+        f"Of {counted(plan.sampled, 'client')} drawn at random, at most {plan.tolerated} are bad "
+        f"in each of {plan.setting.draws} draws with probability {percent(chance)} (b̂ was chosen "
+        f"by {BOUNDS[plan.bound]})."
     )
 
 
@@ -414,9 +413,16 @@ def _how_many_answer(plan: Plan) -> Iterator[str]:
 
 
 def percent(probability: float) -> str:
-    """A probability with as many digits as tell it from certainty: 99.3%, 99.99987%."""
+    """A probability with as many digits as tell it from 0 and 1: 99.3%, 99.99987%, 3e-27."""
     if probability in (0.0, 1.0):
         return f"{probability:.0%}"
+    if probability < 1e-6:
+        return f"{probability:.1g}"
     distance = min(probability, 1 - probability)
-    digits = max(0, 1 - math.floor(math.log10(distance)) - 2) if distance > 0 else 0
-    return f"{100 * probability:.{min(digits, 12)}f}%"
+    digits = max(0, -math.floor(math.log10(distance * (1 + 1e-9))) - 1)
+    return f"{100 * probability:.{digits}f}".rstrip("0").rstrip(".") + "%"
+
+
+def counted(number: int, noun: str) -> str:
+    """1 client, 2 clients."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

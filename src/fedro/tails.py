@@ -8,13 +8,12 @@ probability of 10⁻³⁰⁰ is as exact as one of ½.
 import math
 from collections.abc import Callable
 from functools import lru_cache
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
-Ratio = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Ratio = Callable[[Any], Any]  # of a number, or of an array of them
+_FEW = 64
 
 
 @lru_cache(maxsize=4096)
@@ -74,14 +73,29 @@ def _log_sum(log_first: float, ratio: Ratio, steps: range) -> float:
 
     `ratio(x)` is the next term over the term at x. Terms below 10⁻¹⁸ of the sum are left out.
     """
-    total, last, done, size = 1.0, 1.0, 0, 256
+    total = last = 1.0
+    for x in steps[:_FEW]:
+        last *= ratio(x)
+        total += last
+        if last < 1e-18 * total:
+            break
+    else:
+        total += _sum_many(last, ratio, steps[_FEW:]) if len(steps) > _FEW else 0.0
+    return log_first + math.log(total)
+
+
+def _sum_many(last: float, ratio: Ratio, steps: range) -> float:
+    """The terms after `last`, in chunks; NumPy is imported only if there are so many."""
+    import numpy as np
+
+    total, done, size = 0.0, 0, 256
     while done < len(steps) and last > 1e-18 * total:
         chunk = steps[done : done + size]
         x = np.arange(chunk.start, chunk.stop, chunk.step, dtype=np.float64)
         terms = last * np.cumprod(ratio(x))
         total, last = total + float(terms.sum()), float(terms[-1])
         done, size = done + size, 2 * size
-    return log_first + math.log(total)
+    return total
 
 
 def hypergeometric_log_cdf(k: int, population: int, marked: int, drawn: int) -> float:
@@ -120,6 +134,4 @@ def binomial_log_cdf(k: int, n: int, p: float) -> float:
             binomial_log_pmf(k + 1, n, p), lambda x: (n - x) / (x + 1) * odds, range(k + 1, n)
         )
         return math.log1p(-math.exp(log_upper))
-    return _log_sum(
-        binomial_log_pmf(k, n, p), lambda x: x / (n - x + 1) / odds, range(k, 0, -1)
-    )
+    return _log_sum(binomial_log_pmf(k, n, p), lambda x: x / (n - x + 1) / odds, range(k, 0, -1))

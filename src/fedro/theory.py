@@ -133,7 +133,7 @@ def corollary_step(problem: Problem) -> float:
         candidates.append(math.sqrt(inner) / (2 * k))
     local = 2 * k * (k - 1) * q.rounds * q.smoothness**2 * (q.noise + 4 * k * q.heterogeneity)
     if local > 0:
-        candidates.append((3 * q.initial_gap / local) ** (1 / 3))
+        candidates.append(math.cbrt(3 * q.initial_gap / local))
     return min(candidates)
 
 
@@ -149,7 +149,7 @@ def corollary_bound(problem: Problem, *, as_printed: bool = False) -> float:
     local = factor * (1 - 1 / k) * q.initial_gap**2 * q.smoothness**2 * noise / q.rounds**2
     sampling = 20 * math.sqrt(q.smoothness * q.initial_gap * q.spread / (q.sampled * q.rounds))
     start = 180 * q.smoothness * q.initial_gap / q.rounds
-    return sampling + q.byzantine_error + local ** (1 / 3) + start
+    return sampling + q.byzantine_error + math.cbrt(local) + start
 
 
 def drift_bound(local_steps: int, client_lr: float, noise: float, heterogeneity: float) -> float:

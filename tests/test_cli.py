@@ -1,0 +1,99 @@
+"""The command line as a user meets it: in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAPER = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
+
+
+def fedro(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fedro", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_plan_reads_well() -> None:
+    done = fedro(*PAPER)
+    assert done.returncode == 0
+    assert "Sample 27 of 150 clients each round, and tolerate 9 bad ones" in done.stdout
+    for word in ("least that works", "everyone", "300", "If 23 clients are bad instead of 15"):
+        assert word in done.stdout
+
+
+def test_json_has_the_promised_keys() -> None:
+    done = fedro(*PAPER, "--json", "--sampled", "26", "--bound", "shifted")
+    plan = json.loads(done.stdout)
+    assert {key: plan[key] for key in ("sampled", "tolerated", "n_th", "n_opt", "bound")} == {
+        "sampled": 26,
+        "tolerated": 11,
+        "n_th": 26,
+        "n_opt": 150,
+        "bound": "shifted",
+    }
+    assert {"confidence_achieved", "n_min", "n_all", "kappa"} <= set(plan)
+
+
+def test_shares() -> None:
+    by_share = fedro("plan", "--clients", "155", "--byzantine", "10%", "--rounds", "9", "--json")
+    assert json.loads(by_share.stdout)["byzantine"] == 16  # rounded up
+    dropout = fedro(*PAPER, "--dropout", "5%", "--confidence", "99%", "--json")
+    assert json.loads(dropout.stdout)["dropout"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--byzantine", "80"], "half or more are bad"),
+        (["--byzantine", "ten"], "write a whole number"),
+        (["--byzantine", "x%"], "a share like 5%"),
+        (["--byzantine", "nan"], "write a whole number"),
+        (["--clients", "-5"], "clients=-5"),
+        (["--clients", "nan"], "--clients"),
+        (["--confidence", "1.5"], "confidence=1.5"),
+        (["--confidence", "nan"], "confidence='nan'"),
+        (["--dropout", "-1"], "dropout=-1"),
+        (["--bound", "wrong"], "Known: exact, shifted, literal"),
+        (["--sampled", "4"], "The least that works is 15"),
+        (["--rule", "no_such"], "unknown rule"),
+        (["--max-kappa", "nan"], "max_kappa=nan"),
+        (["--plot", "/proc/nowhere/plan.png"], "/proc/nowhere"),
+        (["--plot", "plan.xyz"], "must end in one of"),
+        (["--no-such-option"], "No such option"),
+    ],
+)
+def test_bad_input_exits_with_2_and_no_traceback(
+    arguments: list[str], message: str, tmp_path: Path
+) -> None:
+    done = fedro(*PAPER, *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_plot_and_figure(tmp_path: Path) -> None:
+    picture = tmp_path / "new" / "plan.png"
+    assert fedro(*PAPER, "--plot", str(picture)).returncode == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in picture.parent.iterdir()] == ["plan.png"]
+    assert fedro("reproduce", "fig9").returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], PAPER], ids=["help", "plan"])
+def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
+    code = (
+        "import sys; from fedro.cli import app\n"
+        f"try: app({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'matplotlib', 'scipy', 'numba'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version() -> None:
+    assert fedro("--version").stdout.strip() == "0.1.0"
