@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
+
+from timing import once
 
 import fedro
 
@@ -28,12 +29,7 @@ CASES = {
 
 
 def best(action: Callable[[], object], times: int = 5) -> float:
-    elapsed = []
-    for _ in range(times):
-        start = time.perf_counter()
-        action()
-        elapsed.append(time.perf_counter() - start)
-    return min(elapsed)
+    return min(once(action) for _ in range(times))
 
 
 def process(*arguments: str) -> Callable[[], object]:

@@ -1,5 +1,6 @@
 """Shared settings of the tests."""
 
+import importlib
 import os
 
 from hypothesis import settings
@@ -8,3 +9,7 @@ from hypothesis import settings
 settings.register_profile("default", deadline=None, max_examples=200, derandomize=True)
 settings.register_profile("deep", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("FEDRO_HYPOTHESIS", "default"))
+
+# A module whose rules take part in the tests of all rules.
+if "FEDRO_TEST_IMPORT" in os.environ:
+    importlib.import_module(os.environ["FEDRO_TEST_IMPORT"])

@@ -9,12 +9,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedro.kappa_search import Found, search_kappa
     from fedro.planning import Outlook, Plan, plan
+    from fedro.rules import RULES, Rule, parse_rule
 
 __version__ = "0.1.0"
 
-_HOME = {"Outlook": "planning", "Plan": "planning", "plan": "planning"}
-__all__ = ["Outlook", "Plan", "__version__", "plan"]
+_HOME = {
+    "Found": "kappa_search",
+    "Outlook": "planning",
+    "Plan": "planning",
+    "RULES": "rules",
+    "Rule": "rules",
+    "parse_rule": "rules",
+    "plan": "planning",
+    "search_kappa": "kappa_search",
+}
+__all__ = [
+    "RULES",
+    "Found",
+    "Outlook",
+    "Plan",
+    "Rule",
+    "__version__",
+    "parse_rule",
+    "plan",
+    "search_kappa",
+]
 
 
 def __getattr__(name: str) -> Any:

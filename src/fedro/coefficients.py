@@ -6,7 +6,7 @@ A rule A is (n, b, κ)-robust when, for every n inputs and every n−b of them, 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fedro.registry import Stage, Table, parse_stages
@@ -18,9 +18,10 @@ class Coefficient(NamedTuple):
     kappa: Callable[..., float]
     source: str
     mixer: bool = False
+    options: frozenset[str] = frozenset()  # those that may be set without losing the proof
 
 
-RULES: Table[Coefficient] = Table("rule")
+PROOFS: Table[Coefficient] = Table("rule with a proved κ")
 
 
 def lower_bound(n: int, b: int) -> float:
@@ -78,23 +79,25 @@ def arc(n: int, b: int, inner: float) -> float:
     return inner + 2 * lower_bound(n, b)
 
 
-RULES["mean"] = Coefficient(mean, "trivial")
-RULES["trimmed_mean"] = Coefficient(trimmed_mean, "own")
-RULES["median"] = Coefficient(median, "own")
-RULES["geometric_median"] = Coefficient(geometric_median, "Allouah et al. 2023")
-RULES["krum"] = Coefficient(krum, "Allouah et al. 2023")
-RULES["mda"] = Coefficient(mda, "own")
-RULES["mva"] = Coefficient(mva, "own")
-RULES["meamed"] = Coefficient(meamed, "own")
-RULES["nnm"] = Coefficient(nnm, "Allouah et al. 2023", mixer=True)
-RULES["arc"] = Coefficient(arc, "Allouah et al. 2025", mixer=True)
+PROOFS["mean"] = Coefficient(mean, "trivial")
+PROOFS["trimmed_mean"] = Coefficient(trimmed_mean, "own")
+PROOFS["median"] = Coefficient(median, "own")
+PROOFS["geometric_median"] = Coefficient(
+    geometric_median, "Allouah et al. 2023", options=frozenset({"tolerance"})
+)
+PROOFS["krum"] = Coefficient(krum, "Allouah et al. 2023")
+PROOFS["mda"] = Coefficient(mda, "own")
+PROOFS["mva"] = Coefficient(mva, "own")
+PROOFS["meamed"] = Coefficient(meamed, "own")
+PROOFS["nnm"] = Coefficient(nnm, "Allouah et al. 2023", mixer=True)
+PROOFS["arc"] = Coefficient(arc, "Allouah et al. 2025", mixer=True)
 
 
-def pipeline_kappa(rule: str) -> Callable[[int, int], float]:
-    """κ(n, b) of a rule given as text, like ``"nnm | trimmed_mean"``: from right to left."""
-    *mixers, last = parse_stages(rule)
-    entries = [_entry(stage, rule, mixer=True) for stage in mixers]
-    final = _entry(last, rule, mixer=False)
+def pipeline_kappa(rule: str | Sequence[Stage]) -> Callable[[int, int], float]:
+    """κ(n, b) of a rule like ``"nnm | trimmed_mean"``: from right to left."""
+    *mixers, last = parse_stages(rule) if isinstance(rule, str) else rule
+    entries = [_entry(stage, mixer=True) for stage in mixers]
+    final = _entry(last, mixer=False)
 
     def kappa(n: int, b: int) -> float:
         value = final.kappa(n, b)
@@ -105,14 +108,14 @@ def pipeline_kappa(rule: str) -> Callable[[int, int], float]:
     return kappa
 
 
-def _entry(stage: Stage, rule: str, *, mixer: bool) -> Coefficient:
-    entry = RULES[stage.name]
-    if stage.options:
+def _entry(stage: Stage, *, mixer: bool) -> Coefficient:
+    entry = PROOFS[stage.name]
+    if not entry.options.issuperset(stage.options):
         raise ValueError(
-            f"rule {rule!r}: no κ is proved for {stage.name} with options {stage.options}; "
-            "plan with max_fraction instead of a rule's κ, or leave the options out"
+            f"no κ is proved for {stage.name} with options {stage.options}; leave them out, or "
+            "plan with max_fraction and another rule's κ"
         )
     if entry.mixer != mixer:
         place = "comes before a rule, as in 'nnm | trimmed_mean'" if entry.mixer else "comes last"
-        raise ValueError(f"rule {rule!r}: {stage.name} {place}")
+        raise ValueError(f"{stage.name} {place}")
     return entry

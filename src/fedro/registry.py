@@ -8,6 +8,13 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 
 
+class UnknownNameError(KeyError, ValueError):
+    """A name that is not in a table."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Table(Mapping[str, T]):
     """Name → entry; an unknown name raises and says which ones there are.
 
@@ -15,7 +22,7 @@ class Table(Mapping[str, T]):
     >>> colors["red"] = "#f00"
     >>> colors["read"]
     Traceback (most recent call last):
-    ValueError: unknown color 'read': did you mean 'red'? Known: red
+    fedro.registry.UnknownNameError: unknown color 'read': did you mean 'red'? Known: red
     """
 
     def __init__(self, kind: str) -> None:
@@ -26,7 +33,7 @@ class Table(Mapping[str, T]):
         try:
             return self._entries[name]
         except KeyError:
-            raise ValueError(unknown(self.kind, name, self._entries)) from None
+            raise UnknownNameError(unknown(self.kind, name, self._entries)) from None
 
     def __setitem__(self, name: str, entry: T) -> None:
         if name in self._entries:

@@ -1,0 +1,169 @@
+"""Rules in units of `x.sum()` over the same matrix, beside ByzFL and ByzPy.
+
+python benchmarks/rules.py                 prints the tables
+python benchmarks/rules.py --write docs    also writes docs/speed.md and docs/images/speed.png
+"""
+
+import argparse
+import datetime
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from timing import best_of, once
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import peers
+from fedro.rules import parse_rule
+
+N, B, D = 26, 11, 2_368_318
+LIMITS = {  # units, and how many times faster than the best peer
+    "trimmed_mean": (4, 30),
+    "median": (4, 30),
+    "meamed": (6, 40),
+    "krum": (5, 5),
+    "multi_krum": (5, 5),
+    "geometric_median": (6, 10),
+    "nnm | trimmed_mean": (9, 18),
+}
+ALSO = ["mean", "mda", "caf", "arc | trimmed_mean", "nnm | krum", "nnm | geometric_median"]
+
+
+def updates(n: int, d: int) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(n))
+
+
+def ours(names: list[str], x: torch.Tensor, b: int, times: int) -> tuple[float, dict[str, float]]:
+    """The unit, and our times."""
+    actions: dict[str, Callable[[], object]] = {"unit": x.sum, "unit again": x.sum}
+    for name in names:
+        rule = parse_rule(name, b=b)
+        rule(x)  # compiled, cached, warm
+        actions[name] = lambda rule=rule: rule(x)
+    best = best_of(actions, times)
+    unit = min(best.pop("unit"), best.pop("unit again"))
+    return unit, best
+
+
+def theirs(make: Callable[..., Callable[..., object]], name: str, x: torch.Tensor) -> float | None:
+    """A peer's time for a rule or a pipeline, once; None where it has none."""
+    try:
+        stages = [make(stage, B) for stage in name.split(" | ")]
+    except KeyError:
+        return None
+    seconds, rows = 0.0, x
+    for stage in stages:
+        result: list[object] = []
+        seconds += once(lambda stage=stage, rows=rows, result=result: result.append(stage(rows)))
+        rows = torch.from_numpy(np.asarray(result[0], dtype=np.float32))
+    return seconds
+
+
+def main_table(with_peers: bool) -> Iterator[str]:
+    x = updates(N, D)
+    unit, best = ours([*LIMITS, *ALSO], x, B, 15)
+    yield f"n̂={N}, b̂={B}, d={D:,}, float32, {torch.get_num_threads()} threads; "
+    yield f"one unit, `x.sum()`, is {1e3 * unit:.1f} ms.\n"
+    yield "| rule | ms | units | limit | ByzFL | ByzPy | times faster than the better | wanted |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, seconds in best.items():
+        limit, wanted = LIMITS.get(name, ("", ""))
+        found = [
+            theirs(make, name, x) if with_peers and name in LIMITS else None
+            for make in (peers.byzfl_rule, peers.byzpy_rule)
+        ]
+        known = [t for t in found if t is not None]
+        ratio = f"{min(known) / seconds:.0f}" if known else ""
+        cells = [f"{1e3 * t:,.0f}" if t is not None else "" for t in found]
+        yield (
+            f"| {name.replace('|', chr(92) + '|')} | {1e3 * seconds:.1f} | {seconds / unit:.1f} "
+            f"| {limit} | {cells[0]} | {cells[1]} | {ratio} | {wanted} |"
+        )
+
+
+def unseen_table() -> Iterator[str]:
+    """Other n̂ and b̂ every round compile nothing: units per row, against those at n̂ = 26."""
+    x, rng = updates(40, 1_000_000), np.random.default_rng(0)
+    names = ["trimmed_mean", "krum", "nnm | trimmed_mean"]
+    _, at26 = ours(names, x[:26], 11, 5)
+    worst = dict.fromkeys(names, 0.0)
+    for _ in range(20):
+        n = int(rng.integers(12, 41))
+        b = int(rng.integers(1, (n - 1) // 2 + 1))
+        for name in names:
+            rule = parse_rule(name, b=b)
+            seconds = min(once(lambda rule=rule, n=n: rule(x[:n])) for _ in range(3))
+            scale = at26[name] * n / 26
+            worst[name] = max(worst[name], seconds / scale)
+    yield "\n20 other pairs of n̂ (12 to 40) and b̂, the slowest against n̂=26, scaled by n̂:\n"
+    yield "| rule | slowest |\n|---|---|"
+    for name, ratio in worst.items():
+        yield f"| {name.replace('|', chr(92) + '|')} | {ratio:.2f}× |"
+
+
+def growth() -> tuple[list[str], dict[tuple[str, int, int], float]]:
+    """How the time grows with n̂ and d."""
+    lines = ["\nGrowth (units of `x.sum()` over the same matrix, b̂ = ⌊0.4n̂⌋):\n"]
+    names = ["trimmed_mean", "median", "meamed", "krum", "geometric_median", "nnm | trimmed_mean"]
+    lines += ["| n̂ | d | unit, ms | " + " | ".join(n.replace("|", "\\|") for n in names) + " |"]
+    lines += ["|---" * (3 + len(names)) + "|"]
+    found: dict[tuple[str, int, int], float] = {}
+    sizes = [(n, 10**6) for n in (11, 26, 57, 101, 301)] + [(26, 10**4), (26, 10**7)]
+    for n, d in sizes:
+        x = updates(n, d)
+        unit, best = ours(names, x, int(0.4 * n), 3 if n * d > 10**8 else 7)
+        for name in names:
+            found[name, n, d] = best[name]
+        cells = " | ".join(f"{best[name] / unit:.1f}" for name in names)
+        lines.append(f"| {n} | {d:,} | {1e3 * unit:.2f} | {cells} |")
+    return lines, found
+
+
+def draw(found: dict[tuple[str, int, int], float], path: Path) -> None:
+    from fedro.figures import STYLE, plain_ticks, plt, save
+
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots()
+        for name in dict.fromkeys(key[0] for key in found):
+            points = sorted((n, t) for (k, n, d), t in found.items() if k == name and d == 10**6)
+            axes.plot([n for n, _ in points], [1e3 * t for _, t in points], "o-", label=name)
+        axes.set(xscale="log", yscale="log", xlabel="rows, n̂", ylabel="milliseconds, d = 10⁶")
+        plain_ticks(axes.xaxis)
+        plain_ticks(axes.yaxis)
+        axes.legend()
+    save(figure, path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=Path, help="a docs folder")
+    parser.add_argument("--quick", action="store_true", help="the main table without the peers")
+    options = parser.parse_args()
+    lines = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    for line in main_table(with_peers=not options.quick):
+        say(line)
+    if options.quick:
+        return
+    for line in unseen_table():
+        say(line)
+    grown, found = growth()
+    for line in grown:
+        say(line)
+    if options.write:
+        today = datetime.date.today().isoformat()
+        title = f"# Speed\n\nMeasured on {today}, {os.cpu_count()} cores: `make bench`.\n"
+        text = "\n".join([title, *lines, "\n![milliseconds over rows](images/speed.png)\n"])
+        (options.write / "speed.md").write_text(text)
+        draw(found, options.write / "images" / "speed.png")
+
+
+if __name__ == "__main__":
+    main()

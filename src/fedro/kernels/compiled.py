@@ -1,0 +1,351 @@
+"""The four compiled kernels: columns start..stop-1 of x, a cache-sized tile at a time.
+
+`rows` picks rows of x, `bad` (m,) is set where a picked row holds NaN or Inf. They release the GIL
+and call nothing outside this file: Numba's disk cache does not see edits elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .jit import inner, kernel, larger, literal, prefetch, smaller
+
+LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
+TILE = 256
+HUGE, TINY = 2.0**-72, 2.0**100  # exact rescalings, see `rescue`
+
+
+@inner
+def load(source: Any, scale: Any, target: Any) -> bool:
+    """Copy scale * source into target; return whether a value is NaN or Inf (0·v is then NaN)."""
+    zero = scale - scale
+    probe = zero
+    for c in range(target.size):
+        v = source[c]
+        probe += v * zero
+        target[c] = v * scale
+    return probe != zero  # type: ignore[no-any-return]
+
+
+@inner
+def fill(x: Any, rows: Any, left: int, right: int, scale: Any, tile: Any, bad: Any) -> None:
+    """Load columns left..right-1 of the rows into the tile."""
+    for i in range(rows.size):
+        bad[i] |= load(x[rows[i], left:right], scale[i], tile[i, : right - left])
+
+
+@inner
+def ask(x: Any, rows: Any, left: int, first: int, count: int) -> None:
+    """Ask the memory for cache lines first..first+count-1 of the tile that starts at column left.
+
+    A processor follows few streams by itself; asked for a few lines at a time while the kernel
+    computes, the next tile is there when its turn comes.
+    """
+    shift = 4 if x.itemsize == 4 else 5  # lines in a row of a tile: 16 or 32
+    base = x.ctypes.data + left * x.itemsize
+    for k in range(first, min(first + count, rows.size << shift)):
+        row, line = k >> shift, k & ((1 << shift) - 1)
+        prefetch(base + rows[row] * x.shape[1] * x.itemsize + line * 64)
+
+
+@inner
+def holds_bad(values: Any) -> bool:
+    """Whether a value is NaN or Inf."""
+    probe = 0.0
+    for c in range(values.size):
+        probe += values[c] * 0.0
+    return probe != 0.0
+
+
+@inner
+def add4(total: Any, a: Any, b: Any, c: Any, d: Any, w: Any) -> None:
+    """Add w0·a + w1·b + w2·c + w3·d to total: each product comes first, so ±1e38 never meet."""
+    w0, w1, w2, w3 = w[0], w[1], w[2], w[3]
+    for k in range(total.size):
+        total[k] += (w0 * a[k] + w1 * b[k]) + (w2 * c[k] + w3 * d[k])
+
+
+@inner
+def exchange(t: Any, a: int, b: int) -> None:
+    """One comparator on whole rows: (t_a, t_b) = (min, max), column by column."""
+    for k in range(t.shape[1]):
+        p, q = t[a, k], t[b, k]
+        t[a, k], t[b, k] = smaller(p, q), larger(p, q)
+
+
+@inner
+def exchange3(t: Any, a: int, b: int, c: int, d: int) -> None:
+    """Three comparators (a, c), (b, d), (b, c) with one load and one store of each row."""
+    for k in range(t.shape[1]):
+        p, q, r, s = t[a, k], t[b, k], t[c, k], t[d, k]
+        low, high = larger(p, r), smaller(q, s)
+        t[a, k], t[d, k] = smaller(p, r), larger(q, s)
+        t[b, k], t[c, k] = smaller(low, high), larger(low, high)
+
+
+@inner
+def order(tile: Any, steps: Any, x: Any, rows: Any, right: int) -> None:
+    """Run a sorting network on the rows of the tile, column by column."""
+    share = 1 + rows.size * 16 // max(1, steps.shape[0])
+    for k in range(steps.shape[0]):
+        ask(x, rows, right, k * share, share)
+        a, b, c, d = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
+        if c < 0:
+            exchange(tile, a, b)
+        else:
+            exchange3(tile, a, b, c, d)
+
+
+@inner
+def nearer(center: Any, low: Any, high: Any) -> None:
+    """Put into low what lies nearer to the center, with low <= high; low wins a tie."""
+    for c in range(low.size):
+        a, b = low[c], high[c]
+        low[c] = b if center[c] - a > b - center[c] else a
+
+
+@literal
+def weighted(u: Any, a: Any, v: Any, b: Any) -> Any:
+    """u·a + v·b; the products come first, whatever their signs and sizes."""
+    return u * a + v * b
+
+
+@inner
+def gap(a: Any, b: Any, before: Any, after: Any) -> Any:
+    """Σ ((before·a − before·b)·after)²."""
+    total = before - before
+    for c in range(a.size):
+        v = weighted(before, a[c], -before, b[c]) * after
+        total += v * v
+    return total
+
+
+@inner
+def gaps(a: Any, b: Any, p: Any, q: Any, r: Any, s: Any, of_a: Any, of_b: Any) -> None:
+    """Squared distances of two rows to four: eight sums share six loads."""
+    ap = aq = ar = az = bp = bq = br = bz = of_a.dtype.type(0.0)
+    for c in range(a.size):
+        u, v = a[c], b[c]
+        e, f, g, h = u - p[c], u - q[c], u - r[c], u - s[c]
+        ap += e * e
+        aq += f * f
+        ar += g * g
+        az += h * h
+        e, f, g, h = v - p[c], v - q[c], v - r[c], v - s[c]
+        bp += e * e
+        bq += f * f
+        br += g * g
+        bz += h * h
+    of_a[0], of_a[1], of_a[2], of_a[3] = ap, aq, ar, az
+    of_b[0], of_b[1], of_b[2], of_b[3] = bp, bq, br, bz
+
+
+@inner
+def rescue(a: Any, b: Any, value: Any, safe: Any) -> float:
+    """Redo a sum of squares that left the safe range, scaled by a power of two (exact).
+
+    Too large: differences shrink by 2⁻⁷², so 256 squares of 2·max fit and lost bits are below
+    2⁻⁴⁰ of the sum. Too small: grow by 2¹⁰⁰, so that the least denormal has a normal square.
+    """
+    one, huge, tiny = a.dtype.type(1.0), a.dtype.type(HUGE), a.dtype.type(TINY)
+    if value < safe[0]:
+        return np.float64(gap(a, b, one, tiny)) / (TINY * TINY)
+    if not value <= safe[1]:
+        return np.float64(gap(a, b, huge, one)) / (HUGE * HUGE)
+    return np.float64(value)
+
+
+@inner
+def safely(values: Any, safe: Any) -> bool:
+    """Whether no sum of squares left the range where float arithmetic is trusted."""
+    outside = 0
+    for k in range(values.size):
+        outside += not (safe[0] <= values[k] <= safe[1])
+    return outside == 0
+
+
+@inner
+def all_pairs(tile: Any, sums: Any, x: Any, rows: Any, right: int) -> None:
+    """sums[i, j] = ‖tile_i − tile_j‖² for i < j; the last four rows of the tile are padding."""
+    one, m = tile.dtype.type(1.0), tile.shape[0] - 4
+    line, share = 0, 1 + 256 // m
+    for i in range(0, m, 2):
+        a, b = tile[i], tile[i + 1]
+        sums[i, i + 1] = gap(a, b, one, one)
+        for j in range(i + 2, m, 4):
+            ask(x, rows, right, line, share)
+            line += share
+            p, q, r, s = tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
+            gaps(a, b, p, q, r, s, sums[i, j : j + 4], sums[i + 1, j : j + 4])
+
+
+@inner
+def collect(tile: Any, sums: Any, safe: Any, bad: Any, out: Any) -> None:
+    """out += sums above the diagonal, in float64; what is not safe is computed again."""
+    for i in range(bad.size - 1):
+        row, total = sums[i, i + 1 : bad.size], out[i, i + 1 :]
+        if safely(row, safe):
+            for k in range(row.size):
+                total[k] += np.float64(row[k])
+        elif not bad[i]:
+            for k in range(row.size):
+                total[k] += rescue(tile[i], tile[i + 1 + k], row[k], safe)
+
+
+@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=T[:]", "float64[:,:]", "bool[:]")
+def pairs(x: Any, rows: Any, start: int, stop: int, safe: Any, out: Any, bad: Any) -> None:
+    """out[i, j] += ‖x_i − x_j‖² over the columns, i < j; `safe` bounds a tile's float sums."""
+    tiles = np.zeros((rows.size + 4, TILE), dtype=x.dtype)
+    sums = np.zeros((rows.size + 1, rows.size + 4), dtype=x.dtype)
+    ones = np.ones(rows.size, dtype=x.dtype)
+    for left in range(start, stop, TILE):
+        right = min(left + TILE, stop)
+        tile = tiles if right - left == TILE else np.zeros((rows.size + 4, right - left), x.dtype)
+        fill(x, rows, left, right, ones, tile, bad)
+        all_pairs(tile, sums, x, rows, right)
+        collect(tile, sums, safe, bad, out)
+
+
+@inner
+def measure(row: Any, reference: Any, out: Any) -> None:
+    """Add ‖row‖², row·reference and ‖row − reference‖² to out, in float64."""
+    squared = product = distance = 0.0
+    for c in range(row.size):
+        v, r = np.float64(row[c]), np.float64(reference[c])
+        squared += v * v
+        product += v * r
+        distance += (v - r) * (v - r)
+    out[0] += squared
+    out[1] += product
+    out[2] += distance
+
+
+@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=T[:]", "float64[:,:]", "bool[:]")
+def facts(x: Any, rows: Any, start: int, stop: int, reference: Any, out: Any, bad: Any) -> None:
+    """out[i] += (‖x_i‖², x_i·r, ‖x_i − r‖²) over the columns; reference[0] belongs to `start`."""
+    for left in range(start, stop, LONG):
+        right = min(left + LONG, stop)
+        for i in range(rows.size):
+            row = x[rows[i], left:right]
+            measure(row, reference[left - start : right - start], out[i])
+            if not out[i, 0] < np.inf:
+                bad[i] |= holds_bad(row)
+
+
+@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "bool[:]")
+def combine(x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, bad: Any) -> None:
+    """out = Σ w_i·x_i in float64; the number of rows is a multiple of four (weight 0 pads)."""
+    for left in range(start, stop, LONG):
+        right = min(left + LONG, stop)
+        total = np.zeros(right - left)
+        for i in range(0, rows.size, 4):
+            a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
+            s = slice(left, right)
+            add4(total, a[s], b[s], c[s], d[s], weights[i : i + 4])
+        if holds_bad(total):
+            for i in range(rows.size):
+                bad[i] |= holds_bad(x[rows[i], left:right])
+        load(total, 1.0, out[left - start : right - start])
+
+
+@inner
+def eight(t: Any, rows: Any, k: int) -> Any:
+    """The sum of eight rows of t in column k."""
+    a, b, c, d, e, f, g, h = rows
+    first = (t[a, k] + t[b, k]) + (t[c, k] + t[d, k])
+    return first + ((t[e, k] + t[f, k]) + (t[g, k] + t[h, k]))
+
+
+@inner
+def mix(tile: Any, lists: Any, factor: Any, mixed: Any) -> None:
+    """mixed_i = factor_i · Σ_k tile_lists_ik; the lists' length is a multiple of eight.
+
+    The rows were scaled by 1/length before, so ±1e38 never meet.
+    """
+    for i in range(lists.shape[0]):
+        for j in range(0, lists.shape[1], 8):
+            n = lists[i]
+            rows = (n[j], n[j + 1], n[j + 2], n[j + 3], n[j + 4], n[j + 5], n[j + 6], n[j + 7])
+            if j == 0:
+                for k in range(mixed.shape[1]):
+                    mixed[i, k] = eight(tile, rows, k)
+            else:
+                for k in range(mixed.shape[1]):
+                    mixed[i, k] += eight(tile, rows, k)
+        if factor[i] != 1.0:
+            for k in range(mixed.shape[1]):
+                mixed[i, k] *= factor[i]
+
+
+@inner
+def nearest(tile: Any, n: int, count: int, center: Any) -> None:
+    """Leave in rows 0..count-1 the values nearest to the median of n sorted rows.
+
+    They are `count` neighbors in sorted order, so exactly one of each residue class modulo
+    `count`, and it is the nearest of its class.
+    """
+    half = tile.dtype.type(0.5)
+    for c in range(center.size):
+        center[c] = weighted(half, tile[(n - 1) // 2, c], half, tile[n // 2, c])
+    for k in range(count, n):
+        nearer(center, tile[k % count], tile[k])
+
+
+@inner
+def average(tile: Any, low: int, high: int, total: Any, out: Any) -> None:
+    """out = mean of rows low..high-1, in float64, each divided before it is added."""
+    share, last = 1.0 / (high - low), high - 1
+    for k in range(low, high, 4):
+        a, b, c, d = tile[k], tile[min(k + 1, last)], tile[min(k + 2, last)], tile[min(k + 3, last)]
+        v, w, z = share * (k + 1 < high), share * (k + 2 < high), share * (k + 3 < high)
+        if k == low:
+            for i in range(out.size):
+                total[i] = (share * a[i] + v * b[i]) + (w * c[i] + z * d[i])
+        else:
+            for i in range(out.size):
+                total[i] += (share * a[i] + v * b[i]) + (w * c[i] + z * d[i])
+    for i in range(out.size):
+        out[i] = total[i]
+
+
+@kernel(
+    *("=T[:,:]", "=int64[:]", "int64", "int64", "=T[:]", "=int64[:,:]", "=T[:]"),
+    *("=int64[:,:]", "int64", "int64", "int64", "T[:]", "bool[:]"),
+)
+def band(
+    x: Any,
+    rows: Any,
+    start: int,
+    stop: int,
+    scale: Any,
+    lists: Any,
+    factor: Any,
+    steps: Any,
+    low: int,
+    high: int,
+    near: int,
+    out: Any,
+    bad: Any,
+) -> None:
+    """out = mean of the order statistics low..high-1 of the scaled, mixed rows, per column.
+
+    Row i of the mixed tile is factor_i times the sum of the rows in lists_i; index m is a row of
+    zeros. With `near` > 0, rows 0..near-1 hold the values nearest to the median instead.
+    """
+    n = lists.shape[0] if lists.size else rows.size
+    raw = np.zeros((rows.size + 1, TILE), dtype=x.dtype)
+    mixed = np.zeros((lists.shape[0], TILE), dtype=x.dtype)
+    center, total = np.empty(TILE, dtype=x.dtype), np.empty(TILE)
+    for left in range(start, stop, TILE):
+        right = min(left + TILE, stop)
+        fill(x, rows, left, right, scale, raw, bad)
+        tile = raw
+        if lists.size:
+            mix(raw, lists, factor, mixed)
+            tile = mixed
+        order(tile, steps, x, rows, right)
+        if near:
+            nearest(tile, n, near, center)
+        average(tile, low, high, total, out[left - start : right - start])

@@ -1,0 +1,171 @@
+"""The primitives on the CPU: compiled kernels over the absolute grid of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import compiled
+from .matrix import COPY, Matrix, Piece
+from .networks import network
+from .parallel import GRID, ordered, stride
+from .types import Array, Mask, Progress, Rows
+
+R = TypeVar("R")
+
+# A tile's float32 sum of squares below or above this is computed again, rescaled.
+SAFE = {
+    "float32": np.array([2.0**-100, 2.0**127], dtype=np.float32),
+    "float64": np.array([0.0, np.inf]),
+}
+
+
+def distances(
+    x: Matrix, rows: Rows, initial: Array, progress: Progress
+) -> tuple[NDArray[np.float64], Mask]:
+    """Squared distances added to `initial`, block after block."""
+    kernel, safe = compiled.pairs.prepare(x.work), SAFE[x.work.name]
+
+    def task(start: int, stop: int) -> tuple[Array, Mask]:
+        total, bad = np.zeros((rows.size, rows.size)), np.zeros(rows.size, dtype=bool)
+        for piece, _ in x.pieces(rows, start, stop):
+            kernel(*piece, safe, total, bad)
+        return total, bad
+
+    upper, bad = _sum(_watched(task, x, GRID, progress), np.triu(initial, 1))
+    total = upper + upper.T
+    total[bad] = total[:, bad] = np.inf
+    np.fill_diagonal(total, 0.0)
+    return total, ~bad
+
+
+def facts(
+    x: Matrix, rows: Rows, reference: Array, initial: Array, progress: Progress
+) -> tuple[NDArray[np.float64], Mask]:
+    """(m, 3): ‖x_i‖², x_i·r and ‖x_i − r‖², added to `initial`."""
+    kernel = compiled.facts.prepare(x.work)
+
+    def task(start: int, stop: int) -> tuple[Array, Mask]:
+        total, bad = np.zeros((rows.size, 3)), np.zeros(rows.size, dtype=bool)
+        for piece, part in x.pieces(rows, start, stop):
+            kernel(*piece, reference[part], total, bad)
+        return total, bad
+
+    total, bad = _sum(_watched(task, x, GRID, progress), initial)
+    return total, ~bad
+
+
+def combine(
+    x: Matrix, rows: Rows, weights: NDArray[np.float64], progress: Progress
+) -> tuple[Any, Mask]:
+    """Σ w_i·x_i; four rows at a time, so rows of weight 0 fill the last four."""
+    kernel, count = compiled.combine.prepare(x.work), rows.size
+    out = x.empty()
+    if not count:
+        out[:] = 0
+        return out, np.ones(0, dtype=bool)
+    rows = np.append(rows, np.repeat(rows[:1], -count % 4))
+    weights = np.append(weights, np.zeros(-count % 4))
+
+    def task(start: int, stop: int) -> Mask:
+        bad = np.zeros(rows.size, dtype=bool)
+        for piece, part in x.pieces(rows, start, stop):
+            with x.writing(out, part) as block:
+                kernel(*piece, weights, block, bad)
+        return bad
+
+    bad = _any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
+    return out, ~bad[:count]
+
+
+def band(
+    x: Matrix,
+    rows: Rows,
+    low: int,
+    high: int,
+    nearest: int,
+    mixing: list[Rows] | Array | None,
+    scale: NDArray[np.float64],
+    progress: Progress,
+) -> tuple[Any, Mask]:
+    """Mean of order statistics low..high-1 of the mixed rows, or of the nearest to the median."""
+    kernel = compiled.band.prepare(x.work)
+    dense = (mixing * scale).astype(x.work) if isinstance(mixing, np.ndarray) else None
+    table, factor, share = _lists(mixing if isinstance(mixing, list) else None, rows.size)
+    scales, factors = (scale * share).astype(x.work), factor.astype(x.work)
+    if dense is not None:
+        scales = np.ones(len(dense), dtype=x.work)
+    n = len(table) or len(scales)
+    steps = network(n, 0, n) if nearest else network(n, low, high)
+    ends = (0, nearest, nearest) if nearest else (low, high, 0)
+    out = x.empty()
+
+    def task(start: int, stop: int) -> Mask:
+        bad = np.zeros(rows.size, dtype=bool)
+        if dense is None:
+            pieces, flags = x.pieces(rows, start, stop), bad
+        else:
+            pieces, flags = _mixed(x, rows, dense, start, stop, bad), np.zeros(n, dtype=bool)
+        for piece, part in pieces:
+            with x.writing(out, part) as block:
+                kernel(*piece, scales, table, factors, steps, *ends, block, flags)
+        return bad
+
+    return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
+
+
+def _mixed(
+    x: Matrix, rows: Rows, dense: Array, start: int, stop: int, bad: Mask
+) -> Iterator[tuple[Piece, slice]]:
+    """Pieces of dense @ x[rows], for mixing that is not plain averages of rows."""
+    for left in range(start, stop, COPY):
+        right = min(left + COPY, stop)
+        part = x.read(rows, left, right)
+        bad |= ~np.isfinite(part).all(axis=1)
+        with np.errstate(all="ignore"):  # rows that are not finite are dropped by the caller
+            mixed = dense @ part
+        yield (mixed, np.arange(len(dense)), 0, right - left), slice(left, right)
+
+
+def _lists(lists: list[Rows] | None, m: int) -> tuple[Rows, Array, float]:
+    """Neighbor lists as a table padded with m (a row of zeros) to a multiple of eight.
+
+    Rows shrink by 1/longest before they are added; `factor` makes up for shorter lists.
+    """
+    if lists is None:
+        return np.empty((0, 8), dtype=np.int64), np.empty(0), 1.0
+    longest = max(len(part) for part in lists)
+    table = np.full((len(lists), longest + -longest % 8), m, dtype=np.int64)
+    for row, part in zip(table, lists, strict=True):
+        row[: len(part)] = part
+    return table, np.array([longest / len(part) for part in lists]), 1.0 / longest
+
+
+def _sum(parts: Iterator[tuple[Array, Mask]], initial: Array) -> tuple[Array, Mask]:
+    """Add the parts in order; the order is what makes the bits."""
+    total, bad = initial.copy(), np.zeros(initial.shape[0], dtype=bool)
+    with np.errstate(all="ignore"):
+        for part, mask in parts:
+            total += part
+            bad |= mask
+    return total, bad
+
+
+def _any(parts: Iterator[Mask], size: int) -> Mask:
+    bad = np.zeros(size, dtype=bool)
+    for mask in parts:
+        bad |= mask
+    return bad
+
+
+def _watched(
+    task: Callable[[int, int], R], x: Matrix, step: int, progress: Progress
+) -> Iterator[R]:
+    """Run the task over all columns and tell `progress` how many are done."""
+    for index, part in enumerate(ordered(task, x.shape[1], step), 1):
+        if progress is not None:
+            progress(min(index * step, x.shape[1]), x.shape[1])
+        yield part

@@ -1,0 +1,133 @@
+"""The primitives in torch operations: for other devices, and for small inputs.
+
+The same definitions as the compiled kernels, in float64 over chunks of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .matrix import Matrix
+from .types import Array, Mask, Progress, Rows
+
+CHUNK = 1 << 17  # numbers of a chunk: it stays in the cache
+LARGE = 1 << 24  # on other devices: enough to keep them busy
+
+
+def distances(
+    x: Matrix, rows: Rows, initial: Array, progress: Progress
+) -> tuple[NDArray[np.float64], Mask]:
+    """Squared distances from differences, added to `initial`."""
+    total, finite = torch.from_numpy(np.triu(initial, 1)), torch.ones(rows.size, dtype=torch.bool)
+    for _, chunk in _chunks(x, rows, progress):
+        finite &= chunk.isfinite().all(1).cpu()
+        wide = chunk.double()
+        for i in range(rows.size - 1):
+            total[i, i + 1 :] += (wide[i + 1 :] - wide[i]).square().sum(1).cpu()
+    total = total + total.T
+    total[~finite] = total[:, ~finite] = torch.inf
+    return total.fill_diagonal_(0.0).numpy(), finite.numpy()
+
+
+def facts(
+    x: Matrix, rows: Rows, reference: Array, initial: Array, progress: Progress
+) -> tuple[NDArray[np.float64], Mask]:
+    """(m, 3): ‖x_i‖², x_i·r and ‖x_i − r‖², added to `initial`."""
+    total, finite = torch.from_numpy(initial.copy()), torch.ones(rows.size, dtype=torch.bool)
+    for part, chunk in _chunks(x, rows, progress):
+        finite &= chunk.isfinite().all(1).cpu()
+        wide = chunk.double()
+        r = torch.from_numpy(reference[part].astype(np.float64)).to(chunk.device)
+        parts = (wide.square().sum(1), (wide * r).sum(1), (wide - r).square().sum(1))
+        total += torch.stack(parts, 1).cpu()
+    return total.numpy(), finite.numpy()
+
+
+def combine(
+    x: Matrix, rows: Rows, weights: NDArray[np.float64], progress: Progress
+) -> tuple[Any, Mask]:
+    """Σ w_i·x_i: products first, then the sum."""
+    out, finite = _vector(x), torch.ones(rows.size, dtype=torch.bool)
+    for part, chunk in _chunks(x, rows, progress):
+        finite &= chunk.isfinite().all(1).cpu()
+        w = torch.from_numpy(weights).to(chunk.device)
+        out[part] = (chunk.double() * w[:, None]).sum(0).to(chunk.dtype)
+    return x.like(out), finite.numpy()
+
+
+def band(
+    x: Matrix,
+    rows: Rows,
+    low: int,
+    high: int,
+    nearest: int,
+    mixing: list[Rows] | Array | None,
+    scale: NDArray[np.float64],
+    progress: Progress,
+) -> tuple[Any, Mask]:
+    """Mean of order statistics low..high-1 of the mixed rows, or of the nearest to the median."""
+    out, finite = _vector(x), torch.ones(rows.size, dtype=torch.bool)
+    dense = _means(mixing, rows.size) if isinstance(mixing, list) else mixing
+    for part, chunk in _chunks(x, rows, progress):
+        finite &= chunk.isfinite().all(1).cpu()
+        values = chunk * torch.from_numpy(scale).to(chunk)[:, None]
+        if dense is not None:
+            matrix = torch.from_numpy(dense).to(chunk.device)
+            values = (matrix @ values.double()).to(chunk.dtype)
+        values = values.sort(0).values
+        values = _nearest(values, nearest) if nearest else values[low:high]
+        out[part] = (values.double() / len(values)).sum(0).to(chunk.dtype)
+    return x.like(out), finite.numpy()
+
+
+def _chunks(x: Matrix, rows: Rows, progress: Progress) -> Iterator[tuple[slice, Tensor]]:
+    """Copies of the rows, some columns at a time, in the working type and on the input's device."""
+    numbers = CHUNK if x.on_cpu else LARGE
+    size = max(numbers // max(rows.size, 1), 1)
+    for start in range(0, x.shape[1], size):
+        stop = min(start + size, x.shape[1])
+        yield slice(start, stop), _chunk(x, rows, start, stop)
+        if progress is not None:
+            progress(stop, x.shape[1])
+
+
+def _chunk(x: Matrix, rows: Rows, start: int, stop: int) -> Tensor:
+    if not x.is_torch:
+        return torch.from_numpy(x.read(rows, start, stop))
+    index: Any = torch.from_numpy(rows).to(x.source.device)
+    part: Tensor = x.source[:, start:stop][index]
+    return part.to(_type(x))
+
+
+def _vector(x: Matrix) -> Tensor:
+    """Room for the result: small parts kept in a list would splinter the heap."""
+    return torch.empty(x.shape[1], dtype=_type(x), device=x.source.device if x.is_torch else "cpu")
+
+
+def _type(x: Matrix) -> torch.dtype:
+    return torch.float64 if x.work == np.float64 else torch.float32
+
+
+def _means(lists: list[Rows], m: int) -> NDArray[np.float64]:
+    """The (m', m) matrix whose row i averages the rows in lists[i]."""
+    matrix = np.zeros((len(lists), m))
+    for row, part in zip(matrix, lists, strict=True):
+        np.add.at(row, part, 1.0 / len(part))
+    return matrix
+
+
+def _nearest(ordered: Tensor, count: int) -> Tensor:
+    """The `count` values nearest to the median: the nearest of each residue class of ranks."""
+    n = len(ordered)
+    center = 0.5 * ordered[(n - 1) // 2] + 0.5 * ordered[n // 2]
+    chosen = ordered[:count].clone()
+    for k in range(count, n):
+        low, high = chosen[k % count], ordered[k]
+        chosen[k % count] = torch.where(center - low > high - center, high, low)
+    return chosen

@@ -1,0 +1,129 @@
+"""One face for every kind of input: torch tensors, NumPy arrays and memory maps, any strides."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from .types import Array, Rows
+
+Piece = tuple[Array, Rows, int, int]
+
+COPY = 8192  # columns copied at a time; a multiple of every tile
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An (n, d) matrix that is only ever read, block by block, as float32 or float64."""
+
+    source: Any  # a torch tensor or a plain ndarray
+    shape: tuple[int, int]
+    work: np.dtype[Any]  # float64 stays float64, all else is computed in float32
+    direct: Array | None  # C-contiguous view for the kernels, without a copy, where that exists
+
+    @property
+    def is_torch(self) -> bool:
+        """A tensor, not an array."""
+        return not isinstance(self.source, np.ndarray)
+
+    @property
+    def on_cpu(self) -> bool:
+        """In main memory."""
+        return not self.is_torch or self.source.device.type == "cpu"
+
+    def pieces(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[Piece, slice]]:
+        """What to hand to a kernel, and which columns it is: the matrix itself or copies of parts.
+
+        Sums run on from piece to piece as they run from tile to tile: both ways give equal bits.
+        """
+        if self.direct is not None:
+            yield (self.direct, rows, start, stop), slice(start, stop)
+            return
+        for left in range(start, stop, COPY):
+            right = min(left + COPY, stop)
+            part = self.read(rows, left, right)
+            yield (part, np.arange(rows.size), 0, right - left), slice(left, right)
+
+    def read(self, rows: Rows, start: int, stop: int) -> Array:
+        """Copy a block of columns of the given rows, widened to the working type."""
+        part = self.source[:, start:stop]
+        if not self.is_torch:
+            return np.ascontiguousarray(part[rows], dtype=self.work)
+        torch = sys.modules["torch"]
+        picked = part[torch.from_numpy(rows).to(part.device)]
+        return picked.to(getattr(torch, self.work.name)).cpu().numpy()  # type: ignore[no-any-return]
+
+    def empty(self) -> Any:
+        """Room for a result (d,), of the kind and type of the input."""
+        if not self.is_torch:
+            return np.empty(self.shape[1], dtype=self.source.dtype)
+        torch = sys.modules["torch"]
+        if self.direct is None:
+            return torch.empty(self.shape[1], dtype=self.source.dtype)
+        return torch.from_numpy(np.empty(self.shape[1], dtype=self.work))  # asks for huge pages
+
+    @contextmanager
+    def writing(self, result: Any, part: slice) -> Iterator[Array]:
+        """Columns of a result to write to: its own memory, or a block that is narrowed after."""
+        plain = result[part].numpy() if self.is_torch and self.direct is not None else None
+        plain = result[part] if not self.is_torch and result.dtype == self.work else plain
+        block = np.empty(part.stop - part.start, dtype=self.work) if plain is None else plain
+        yield block
+        if plain is None:
+            with np.errstate(over="ignore"):  # a float16 sum may be too large: that is Inf
+                result[part] = sys.modules["torch"].from_numpy(block) if self.is_torch else block
+
+    def like(self, vector: Any) -> Any:
+        """Turn a tensor or array into the kind and type of the input."""
+        if self.is_torch:
+            return vector.to(dtype=self.source.dtype, device=self.source.device)
+        with np.errstate(over="ignore"):
+            return np.asarray(vector).astype(self.source.dtype, copy=False)
+
+
+def matrix(updates: Any) -> Matrix:
+    """Wrap `updates`; raise if it is not a non-empty floating-point matrix."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(updates, torch.Tensor):
+        source = updates.detach().resolve_neg()
+    elif isinstance(updates, np.ndarray):
+        source = updates.view(np.ndarray)
+    else:
+        raise TypeError(f"updates must be a torch tensor or NumPy array, not {type(updates)}")
+    name = str(source.dtype).removeprefix("torch.").lstrip("<>=")
+    name = np.dtype(source.dtype).name if isinstance(source, np.ndarray) else name
+    if name not in FLOATS:
+        raise TypeError(f"updates hold {name}: need one of {', '.join(FLOATS)}")
+    if source.ndim != 2 or 0 in source.shape:
+        raise ValueError(
+            f"updates have shape {tuple(source.shape)}: need (rows, columns), not empty"
+        )
+    work = np.dtype("float64" if name == "float64" else "float32")
+    return Matrix(source, (source.shape[0], source.shape[1]), work, _direct(source, work))
+
+
+def _direct(source: Any, work: np.dtype[Any]) -> Array | None:
+    """A C-contiguous view of native floats, or None.
+
+    Rows with a gap between them (padding, every other row) are shown with the gap as further
+    columns. They may reach past the buffer after the last row; kernels stop at the last column.
+    """
+    if not isinstance(source, np.ndarray):
+        if source.device.type != "cpu" or str(source.dtype) != f"torch.{work.name}":
+            return None
+        source = source.numpy()
+    (n, d), size = source.shape, work.itemsize
+    step = source.strides[0] if n > 1 else d * size
+    packed = d == 1 or source.strides[1] == size
+    if source.dtype != work or not source.flags.aligned or not packed:
+        return None
+    if step % size or step < d * size:
+        return None
+    return as_strided(source, (n, step // size), (step, size), writeable=False)

@@ -1,0 +1,34 @@
+"""The types that the primitives share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Progress = Callable[[int, int], None] | None  # (columns done, columns in all)
+
+
+class Pass(NamedTuple):
+    """What one pass over the data gives."""
+
+    value: Any
+    finite: Mask  # (m,) which of the picked rows hold neither NaN nor Inf
+
+
+class Facts(NamedTuple):
+    """Small facts about each row, in float64."""
+
+    squared: NDArray[np.float64]  # (m,) ‖x_i‖²
+    dots: NDArray[np.float64]  # (m,) x_i·r
+    gaps: NDArray[np.float64]  # (m,) ‖x_i − r‖²
+    finite: Mask  # (m,)
+
+    def only(self, mask: Mask) -> Facts:
+        """The facts about some of the rows."""
+        return Facts(self.squared[mask], self.dots[mask], self.gaps[mask], self.finite[mask])

@@ -1,0 +1,42 @@
+"""Mixers: they turn rows into rows that are closer together, for a rule after them."""
+
+import numpy as np
+
+from fedro.rules.coordinate import clip_factors
+from fedro.rules.rows import Rows
+from fedro.rules.table import register
+
+
+@register(mixer=True, cost="n²d", source="Allouah et al. 2023")
+def nnm(rows: Rows) -> Rows:
+    """Each row becomes the mean of its n−b nearest rows, itself included."""
+    sq = rows.sq.copy()
+    np.fill_diagonal(sq, -1.0)  # itself first, also among equals
+    nearest = np.argsort(sq, axis=1, kind="stable")[:, : rows.n - rows.b]
+    return rows.averaged(list(np.sort(nearest, axis=1)))
+
+
+@register(mixer=True, valid="any b", cost="nd", source="Karimireddy et al. 2022")
+def bucketing(rows: Rows, *, s: int = 2) -> Rows:
+    """Means of s rows each, in random order; b stays, so it must be below half of ⌈n/s⌉."""
+    if s < 1:
+        raise ValueError(f"bucketing(s={s}): s must be at least 1")
+    order = rows.rng.permutation(rows.n)
+    return rows.averaged([np.sort(order[i : i + s]) for i in range(0, rows.n, s)])
+
+
+@register(mixer=True, cost="nd", source="Allouah et al. 2025")
+def arc(rows: Rows) -> Rows:
+    """Shortens the k = ⌊2b(n−b)/n⌋ longest rows to the length of the next one."""
+    k = 2 * rows.b * (rows.n - rows.b) // rows.n
+    limit = np.sort(rows.norms)[rows.n - 1 - k]
+    factors = np.ones(rows.n)
+    longer = rows.norms > limit
+    factors[longer] = limit / rows.norms[longer]
+    return rows.scaled(factors)
+
+
+@register(mixer=True, valid="any b", cost="nd", source="Sun et al. 2019")
+def clip(rows: Rows, *, limit: float) -> Rows:
+    """Shortens every row to a length of at most `limit`; no fixed limit is robust."""
+    return rows.scaled(clip_factors(rows, limit))

@@ -1,0 +1,70 @@
+"""Rules that look for the direction in which the rows vary most."""
+
+from typing import Any
+
+import numpy as np
+
+from fedro.rules.rows import Floats, Rows
+from fedro.rules.selection import smallest
+from fedro.rules.table import register
+
+
+def gram(sq: Floats, weights: Floats) -> Floats:
+    """(x_i − μ)·(x_j − μ) from squared distances, μ = Σ weights_i·x_i."""
+    to_mean = sq @ weights - 0.5 * (weights @ sq @ weights)  # ‖x_i − μ‖²
+    return np.asarray(0.5 * (to_mean[:, None] + to_mean[None, :] - sq))
+
+
+def top_direction(products: Floats, weights: Floats) -> tuple[float, Floats]:
+    """λ and ((x_i − μ)·v)² for the top eigenpair (λ, v) of Σ weights_i (x_i−μ)(x_i−μ)ᵀ."""
+    root = np.sqrt(weights)
+    values, vectors = np.linalg.eigh(root[:, None] * products * root[None, :])
+    value = max(float(values[-1]), 0.0)
+    if value == 0.0:
+        return 0.0, np.zeros(len(weights))
+    return value, (products @ (root * vectors[:, -1])) ** 2 / value
+
+
+@register(cost="n²d + bn³", source="Allouah et al. 2025", weighted=False)
+def caf(rows: Rows) -> Any:
+    """Takes weight from rows that stick out along the top eigenvector; the mean that had least λ.
+
+    The largest deviation is taken among rows that have weight left, so each step removes one: over
+    all rows, as published, a far row without weight makes the number of steps unbounded.
+    """
+    left, least = np.ones(rows.n), np.inf
+    best = left / rows.n
+    while left.sum() > rows.n - 2 * rows.b:
+        weights = left / left.sum()
+        value, deviations = top_direction(gram(rows.sq, weights), weights)
+        if value < least:
+            best, least = weights, value
+        largest = deviations[left > 0].max()
+        if largest == 0:
+            break
+        left = left * np.maximum(0.0, 1 - deviations / largest)
+        left[(left > 0) & (deviations >= largest)] = 0.0
+    return rows.combine(best)
+
+
+@register(cost="nd", source="Shejwalkar and Houmansadr 2021", weighted=True)
+def dnc(rows: Rows, *, iterations: int = 1, columns: int = 10_000, c: float = 1.0) -> Any:
+    """Drops the ⌊c·b⌋ rows that stick out most on random columns, `iterations` times."""
+    if iterations < 1 or columns < 1 or c < 0:
+        raise ValueError(
+            f"dnc(iterations={iterations}, columns={columns}, c={c}): "
+            "iterations and columns must be at least 1, c at least 0"
+        )
+    keep, drop = np.ones(rows.n, dtype=bool), int(c * rows.b)
+    if drop >= rows.n:
+        raise ValueError(f"dnc(c={c}) with b={rows.b}: would drop all {rows.n} rows")
+    for _ in range(iterations):
+        sample = rows.columns(columns)
+        products = (sample - sample.mean(axis=0)) @ (sample - sample.mean(axis=0)).T
+        _, deviations = top_direction(products, np.ones(rows.n))
+        survivors = np.zeros(rows.n, dtype=bool)
+        survivors[smallest(deviations, rows.n - drop)] = True
+        keep &= survivors
+    if not keep.any():
+        raise ValueError("dnc: no row survived all iterations; use fewer, or a smaller c")
+    return rows.combine(rows.mean_of(keep))

@@ -1,0 +1,152 @@
+"""The best subset of rows, exactly: by diameter, by variance, by largest eigenvalue."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedro.rules.rows import Floats
+
+Subset = NDArray[np.intp]
+NODES = 200_000  # branches that a search for a clique may take: about two seconds
+SUBSETS = 100_000_000  # subsets whose variance is computed: about two seconds
+HALVES = 20_000  # subsets of half of the rows that are kept in memory
+BLOCK = 1 << 17  # sums computed at a time: a megabyte
+SPECTRA = 100_000  # subsets whose eigenvalues are computed: about two seconds
+
+
+def least_diameter(sq: Floats, size: int) -> Subset:
+    """The subset of this size with the least largest distance.
+
+    Bisect over the distances d: is there a subset with no pair further apart than d? That is a
+    vertex cover of the pairs that are, by the n − size rows left out; it branches on few of them.
+    """
+    values = np.unique(sq)
+    low, high, best = 0, len(values) - 1, np.arange(size)
+    while low <= high:
+        middle = (low + high) // 2
+        left_out = _cover(sq > values[middle], len(sq) - size)
+        if left_out is None:
+            low = middle + 1
+        else:
+            high = middle - 1
+            best = np.setdiff1d(np.arange(len(sq)), left_out)[:size]
+    return best
+
+
+def _cover(far: NDArray[np.bool_], budget: int) -> list[int] | None:
+    """At most `budget` rows that touch every far pair, or None; the busiest rows first."""
+    nodes = 0
+    stack: list[tuple[NDArray[np.bool_], list[int]]] = [(np.ones(len(far), dtype=bool), [])]
+    while stack:
+        nodes += 1
+        if nodes > NODES:
+            raise ValueError(
+                f"mda: no exact answer within {NODES} steps for {len(far)} rows and b={budget}; "
+                "use mva, or nnm | trimmed_mean, which has no such search"
+            )
+        alive, out = stack.pop()
+        degrees = (far & alive).sum(axis=1) * alive
+        busiest = int(np.argmax(degrees))
+        pairs, room = int(degrees.sum()) // 2, budget - len(out)
+        if pairs == 0:
+            return out
+        if degrees[busiest] * room < pairs:
+            continue  # even the busiest rows could not touch every pair
+        without = alive.copy()
+        without[busiest] = False
+        neighbors = np.flatnonzero(far[busiest] & alive)
+        if len(neighbors) <= room and degrees[busiest] > 1:
+            rest = without.copy()
+            rest[neighbors] = False
+            stack.append((rest, [*out, *neighbors.tolist()]))
+        stack.append((without, [*out, busiest]))
+    return None
+
+
+def least_variance(sq: Floats, size: int) -> Subset:
+    """The subset of this size with the least sum of squared distances."""
+    best, least = np.arange(size), np.inf
+    for sums, subset_of in variances(sq, size):
+        at = int(np.argmin(sums))
+        if sums.flat[at] < least:
+            best, least = subset_of(at), float(sums.flat[at])
+    return best
+
+
+def least_spread(sq: Floats, size: int) -> Subset:
+    """The subset of this size whose covariance has the least largest eigenvalue.
+
+    It is at least the trace over size − 1, so subsets are tried by trace until none can win.
+    """
+    if math.comb(len(sq), size) > SPECTRA:
+        raise ValueError(
+            f"smea: {math.comb(len(sq), size)} subsets of {size} of {len(sq)} rows are more than "
+            f"the {SPECTRA} it tries; use mva or caf, which scale better"
+        )
+    subsets = np.array(list(combinations(range(len(sq)), size)))
+    traces = np.array([sq[np.ix_(s, s)].sum() for s in subsets]) / (2 * size)
+    best, least = subsets[0], np.inf
+    for at in np.argsort(traces, kind="stable"):
+        if traces[at] >= least * max(size - 1, 1):
+            break
+        value = _top_eigenvalue(sq[np.ix_(subsets[at], subsets[at])])
+        if value < least:
+            best, least = subsets[at], value
+    return np.asarray(best)
+
+
+def _top_eigenvalue(sq: Floats) -> float:
+    """Of Σ (x_i − μ)(x_i − μ)ᵀ, from the squared distances."""
+    center = np.eye(len(sq)) - 1 / len(sq)
+    return max(0.0, float(np.linalg.eigvalsh(-0.5 * center @ sq @ center)[-1]))
+
+
+def variances(sq: Floats, size: int) -> Iterator[tuple[Floats, Callable[[int], Subset]]]:
+    """Σ of squared distances within every subset of this size, in blocks.
+
+    Rows are split in two halves: a subset is a part of each, and a block of sums is two columns
+    of sums within the parts and one matrix product between them.
+    """
+    n, half = len(sq), len(sq) // 2
+    left, right = np.arange(half), np.arange(half, n)
+    _check_subsets(n, size)
+    for out in range(max(0, n - size - len(right)), min(n - size, half) + 1):
+        a, b = _parts(left, half - out), _parts(right, size - half + out)
+        between = a @ sq[np.ix_(left, right)]
+        within_a, within_b = _within(a, sq[:half, :half]), _within(b, sq[half:, half:])
+        step = max(1, BLOCK // len(b))
+        for start in range(0, len(a), step):
+            rows = slice(start, start + step)
+            sums = between[rows] @ b.T + within_a[rows, None] + within_b[None, :]
+
+            def subset_of(at: int, a: Floats = a[rows], b: Floats = b) -> Subset:
+                parts = (a[at // len(b)], b[at % len(b)])
+                return np.flatnonzero(np.concatenate(parts))
+
+            yield sums, subset_of
+
+
+def _check_subsets(n: int, size: int) -> None:
+    half_out = min(n - size, (n + 1) // 4)
+    if math.comb(n, size) > SUBSETS or math.comb((n + 1) // 2, half_out) > HALVES:
+        raise ValueError(
+            f"mva: {math.comb(n, size)} subsets of {size} of {n} rows are too many to try; use "
+            "multi_krum, caf or nnm | trimmed_mean, which have no such search"
+        )
+
+
+def _parts(rows: Subset, size: int) -> Floats:
+    """All subsets of this size, as rows of zeros and ones."""
+    out = list(combinations(range(len(rows)), len(rows) - size))
+    parts = np.ones((len(out), len(rows)))
+    for part, absent in zip(parts, out, strict=True):
+        part[list(absent)] = 0.0
+    return parts
+
+
+def _within(parts: Floats, sq: Floats) -> Floats:
+    """Σ of squared distances within each part."""
+    return np.asarray(0.5 * np.einsum("ij,ij->i", parts @ sq, parts))

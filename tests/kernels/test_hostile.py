@@ -1,0 +1,160 @@
+"""Numbers that an attacker may send, and arguments that a user may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import reference
+import torch
+
+from fedro import kernels
+
+everywhere = pytest.mark.parametrize("backend", ["cpu", "generic"])
+N, B, D = 11, 4, 9000
+
+
+def honest(dtype: Any = np.float32) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((N, D)).astype(dtype)
+
+
+@everywhere
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 255, 256, 8191, 8192, D - 1])
+def test_one_bad_number_is_found_and_harms_no_other_row(
+    bad: float, place: int, backend: Any
+) -> None:
+    x = honest()
+    x[3, place], x[7, 0] = bad, bad
+    good = np.delete(np.arange(N), [3, 7])
+    value, finite = kernels.distances(x, backend=backend)
+    assert (np.flatnonzero(finite) == good).all()
+    np.testing.assert_allclose(value[np.ix_(good, good)], reference.distances(x[good]), rtol=1e-6)
+    assert np.isinf(value[3, good]).all()
+    assert np.isinf(value[good, 7]).all()
+    for found in (
+        kernels.facts(x, backend=backend).finite,
+        kernels.combine(x, np.ones(N), backend=backend).finite,
+        kernels.band(x, B, N - B, backend=backend).finite,
+        kernels.band(x, mixing=[[0, 1, 2]] * 3, backend=backend).finite,
+    ):
+        assert (np.flatnonzero(found) == good).all()
+    value, finite = kernels.band(x, B - 2, len(good) - B + 2, rows=good, backend=backend)
+    assert finite.all()
+    np.testing.assert_allclose(value, reference.band(x[good], 2, 7), atol=1e-6)
+
+
+@everywhere
+@pytest.mark.parametrize("n", [1, 2])
+def test_bad_numbers_in_one_or_two_rows(n: int, backend: Any) -> None:
+    x = honest()[:n].copy()
+    x[0, 5000] = np.nan
+    assert (kernels.distances(x, backend=backend).finite == [False, True][:n]).all()
+
+
+@everywhere
+@pytest.mark.parametrize("big", [1e20, 1e38, 3.4e38])
+def test_huge_rows(big: float, backend: Any) -> None:
+    x = honest()
+    x[:2], x[2:4] = big, -big
+    x[3, ::7] = 1e-30
+    value, finite = kernels.distances(x, backend=backend)
+    assert finite.all()
+    np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6)
+    for call, expected in (
+        (kernels.band(x, B, N - B, backend=backend), reference.band(x, B, N - B)),
+        (kernels.band(x, 0, N, backend=backend), reference.band(x, 0, N)),
+        (kernels.band(x, nearest=N - B, backend=backend), reference.nearest(x, N - B)),
+        (kernels.combine(x, np.full(N, 1 / N), backend=backend), reference.wide(x).mean(0)),
+    ):
+        assert call.finite.all()
+        assert np.isfinite(call.value).all()
+        np.testing.assert_allclose(call.value, expected, rtol=1e-6, atol=1e-6 + 1e-14 * big)
+    mixing = [np.roll(np.arange(N), k)[: N - B] for k in range(N)]
+    value = kernels.band(x, B, N - B, mixing=mixing, backend=backend).value
+    expected = reference.band(x, B, N - B, mixing)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6 * big)
+
+
+@everywhere
+def test_a_huge_majority(backend: Any) -> None:
+    x = np.full((4, D), 3.4e38, np.float32)
+    x[0] = -3.4e38
+    for count in (1, 2, 3):
+        value = kernels.band(x, nearest=count, backend=backend).value
+        np.testing.assert_allclose(value, x[1], rtol=1e-6)
+    np.testing.assert_allclose(kernels.band(x, 1, 3, backend=backend).value, x[1], rtol=1e-6)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "scale", [1e-45, 1e-40, 1e-30, 1e-25, 1e-20, 1e-15, 1e-5, 1e15, 1e18, 1e30]
+)
+def test_distances_at_every_scale(scale: float, backend: Any) -> None:
+    x = (honest(np.float64) * scale).astype(np.float32)
+    value = kernels.distances(x, backend=backend).value
+    np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6, atol=0)
+
+
+@everywhere
+def test_distances_of_mixed_scales(backend: Any) -> None:
+    rng = np.random.default_rng(1)
+    x = (rng.standard_normal((N, D)) * 10.0 ** rng.uniform(-40, 37, (N, D))).astype(np.float32)
+    x[:, ::2] = x[0, ::2]  # large and equal: the difference is exactly zero
+    x[5:] = x[4] + np.float32(1e-38)
+    value = kernels.distances(x, backend=backend).value
+    np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6, atol=0)
+
+
+@everywhere
+def test_small_updates_beside_large_weights(backend: Any) -> None:
+    x = (1.0 + 1e-5 * honest(np.float64)).astype(np.float32)
+    value = kernels.distances(x, backend=backend).value
+    np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6)
+
+
+@everywhere
+def test_zero_weight_skips_the_row(backend: Any) -> None:
+    x = honest()
+    x[0] = np.nan
+    weights = np.r_[0.0, np.full(N - 1, 0.1)]
+    value, finite = kernels.combine(x, weights, backend=backend)
+    assert finite.all()
+    assert np.isfinite(value).all()
+    assert (kernels.combine(x, np.zeros(N), backend=backend).value == 0).all()
+
+
+def test_zeros_and_ones_give_zero() -> None:
+    x = np.zeros((N, D), np.float32)
+    x[:B] = 1
+    assert (kernels.band(x, B, N - B, backend="cpu").value == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda x: kernels.band(x, 5, 5), ValueError, "low < high"),
+        (lambda x: kernels.band(x, -1, 5), ValueError, "low"),
+        (lambda x: kernels.band(x, 1.5, 5), TypeError, "integer"),
+        (lambda x: kernels.band(x, nearest=0), ValueError, "nearest"),
+        (lambda x: kernels.band(x, nearest=12), ValueError, "nearest"),
+        (lambda x: kernels.band(x, mixing=[[11]]), ValueError, "outside"),
+        (lambda x: kernels.band(x, mixing=[[]]), ValueError, "non-empty"),
+        (lambda x: kernels.band(x, scale=[1.0]), ValueError, "scale"),
+        (lambda x: kernels.combine(x, [1.0]), ValueError, "weights"),
+        (lambda x: kernels.distances(x, rows=[-1]), ValueError, "outside"),
+        (lambda x: kernels.distances(x, rows=[True]), ValueError, "mask"),
+        (lambda x: kernels.distances(x, rows=np.zeros(N, bool)), ValueError, "non-empty"),
+        (lambda x: kernels.distances(x, backend="gpu"), ValueError, "backend"),
+        (lambda x: kernels.facts(x, np.ones(3)), ValueError, "reference"),
+        (lambda x: kernels.distances(x[0]), ValueError, "shape"),
+        (lambda x: kernels.distances(x[:, :0]), ValueError, "empty"),
+        (lambda x: kernels.distances(x.astype(int)), TypeError, "int64"),
+        (lambda x: kernels.distances(torch.ones(2, 2, dtype=torch.int32)), TypeError, "int32"),
+        (lambda x: kernels.distances(x.tolist()), TypeError, "list"),
+    ],
+)
+def test_wrong_arguments_say_what_to_do(call: Any, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        call(honest())

@@ -1,0 +1,195 @@
+"""Threads, shards, memory, caches: what the numbers must not depend on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedro import kernels
+from fedro.kernels import compiled
+from fedro.kernels.jit import announced
+
+SRC = Path(__file__).parents[1] / "src"
+
+
+def normal(n: int, d: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((n, d)).astype(np.float32)
+
+
+def results(x: Any) -> list[np.ndarray]:
+    n = len(x)
+    mixing = np.stack([np.roll(np.arange(n), k)[: n // 2 + 1] for k in range(n)])
+    return [
+        kernels.distances(x, backend="cpu").value,
+        *kernels.facts(x, np.ones(x.shape[1]), backend="cpu")[:3],
+        kernels.combine(x, np.linspace(0, 1, n), backend="cpu").value,
+        kernels.band(x, n // 3, n - n // 3, backend="cpu").value,
+        kernels.band(x, n // 3, n - n // 3, mixing=mixing, backend="cpu").value,
+        kernels.band(x, nearest=n // 2, backend="cpu").value,
+    ]
+
+
+def same(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
+    return all((a == b).all() for a, b in zip(left, right, strict=True))
+
+
+def test_same_bits_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = normal(13, 100_003)
+    expected = []
+    for count in ("1", "2", "5"):
+        monkeypatch.setenv("FEDRO_THREADS", count)
+        expected.append(results(x))
+    assert same(expected[0], expected[1])
+    assert same(expected[0], expected[2])
+
+
+def test_same_bits_whole_or_in_shards() -> None:
+    x, cut = normal(13, 100_003), 2 * kernels.GRID
+    left, right = x[:, :cut], x[:, cut:]
+    first = kernels.distances(left, backend="cpu").value
+    value = kernels.distances(right, initial=first, backend="cpu").value
+    assert (value == kernels.distances(x, backend="cpu").value).all()
+    start = kernels.facts(left, backend="cpu")
+    assert same(list(kernels.facts(right, initial=start, backend="cpu")), list(kernels.facts(x)))
+    parts = [kernels.band(part, 4, 9, backend="cpu").value for part in (left, right)]
+    assert (np.concatenate(parts) == kernels.band(x, 4, 9).value).all()
+
+
+def test_calls_from_many_threads_at_once() -> None:
+    x = normal(13, 100_003)
+    expected, found = results(x), []
+    workers = [threading.Thread(target=lambda: found.append(results(x))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 4
+    assert all(same(expected, other) for other in found)
+
+
+def test_another_shape_compiles_nothing() -> None:
+    results(normal(26, 20_000))
+    found = (compiled.pairs, compiled.facts, compiled.combine, compiled.band)
+    before = [len(kernel.dispatcher.overloads) for kernel in found]
+    for n in range(3, 23):
+        results(normal(n, 9000 + n))
+        results(torch.from_numpy(normal(n, 9000))[::2])
+    assert before == [len(kernel.dispatcher.overloads) for kernel in found]
+    assert all(count <= 2 for count in before)
+
+
+def test_progress_reaches_the_end() -> None:
+    seen: list[tuple[int, int]] = []
+    for backend in ("cpu", "generic"):
+        kernels.band(normal(5, 20_000), progress=lambda *a: seen.append(a), backend=backend)
+        assert seen[-1] == (20_000, 20_000)
+
+
+def test_a_long_wait_is_announced(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "fedro")
+    with announced("thinking", patience=0.0):
+        threading.Event().wait(0.2)
+    assert "thinking" in caplog.text
+    with announced("nothing", patience=9.0):
+        pass
+    assert "nothing" not in caplog.text
+
+
+def python(code: str, **environment: str) -> str:
+    path = {"PYTHONPATH": str(SRC)}
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(
+        command,
+        env={**os.environ, **path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_small_inputs_load_no_compiler() -> None:
+    python(
+        "import sys, numpy as np; from fedro import kernels\n"
+        "assert 'numba' not in sys.modules and 'torch' not in sys.modules\n"
+        "x = np.ones((20, 100)); kernels.band(x, 2, 5); kernels.distances(x)\n"
+        "assert 'numba' not in sys.modules"
+    )
+
+
+NO_CACHE = """
+import logging, numba, numpy as np
+logging.disable(logging.WARNING)
+real = numba.njit
+def njit(*arguments, cache=False, **options):
+    if cache:
+        raise RuntimeError("cannot cache function: no locator available")
+    return real(*arguments, **options)
+numba.njit = njit
+from fedro import kernels
+print(kernels.combine(np.ones((3, 9000), np.float32), [1, 1, 1], backend="cpu").value[0])
+"""
+
+
+def test_without_a_cache_folder() -> None:
+    assert python(NO_CACHE).strip() == "3.0"
+
+
+MEMORY = """
+import re, numpy as np
+from fedro import kernels
+def anonymous():
+    return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
+shape, kind = (16, @COLUMNS@), "@KIND@"
+x = np.memmap("@FILE@", np.float16 if kind == "half" else np.float32, "r", shape=shape)
+x = x.reshape(shape[::-1]).T if kind == "transposed" else x
+small = np.ones((16, 9000), x.dtype)
+mixing = np.stack([np.roll(np.arange(16), k)[:9] for k in range(16)])
+def run(x):
+    out = []
+    for call in (
+        lambda: kernels.distances(x, backend="@BACKEND@"),
+        lambda: kernels.facts(x, backend="@BACKEND@"),
+        lambda: kernels.band(x, 5, 11, mixing=mixing, backend="@BACKEND@"),
+        lambda: kernels.band(x, nearest=9, backend="@BACKEND@"),
+        lambda: kernels.combine(x, np.ones(16), backend="@BACKEND@"),
+    ):
+        call()
+        out.append(anonymous())
+    return max(out)
+before = run(small)
+print(run(x) - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("kind", ["single", "half", "transposed"])
+def test_memory_stays_small(kind: str, tmp_path: Path) -> None:
+    """The matrix has 64 MB (32 in half precision), the results 4, the copies of tiles a few."""
+    assert anonymous(tmp_path, kind, "cpu", 1_000_000) < 28
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_memory_of_torch_operations_does_not_grow(tmp_path: Path) -> None:
+    """Torch and its allocator keep some tens of MB, of a matrix of 256."""
+    assert anonymous(tmp_path, "single", "generic", 4_000_000) < 128
+
+
+def anonymous(folder: Path, kind: str, backend: str, columns: int) -> float:
+    """The largest growth of anonymous memory, in MB."""
+    file, code = folder / "updates", MEMORY
+    with file.open("wb") as stream:
+        stream.truncate(16 * columns * 4)
+    values = {"KIND": kind, "FILE": str(file), "BACKEND": backend, "COLUMNS": str(columns)}
+    for name, value in values.items():
+        code = code.replace(f"@{name}@", value)
+    return float(python(code))
