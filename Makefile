@@ -9,10 +9,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(VENV)/.installed
 	$(BIN)/fedro plan --clients 150 --byzantine 10% --rounds 500 --plot out/plan.png
 
-test: $(VENV)/.installed
+test: $(VENV)/.peers
 	$(BIN)/pytest
 
-check: lint
+check: lint $(VENV)/.peers
 	$(BIN)/pytest -m "not slow" -x
 
 lint: $(VENV)/.installed
@@ -21,8 +21,9 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.peers
 	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/rules.py
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict --quiet
@@ -33,6 +34,10 @@ clean:
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(VENV)/.peers: $(VENV)/.installed tests/peers.txt
+	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/peers.txt
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.installed

@@ -64,7 +64,7 @@ def theirs(make: Callable[..., Callable[..., object]], name: str, x: torch.Tenso
 
 def main_table(with_peers: bool) -> Iterator[str]:
     x = updates(N, D)
-    unit, best = ours([*LIMITS, *ALSO], x, B, 15)
+    unit, best = ours([*LIMITS, *ALSO], x, B, 10)
     yield f"n̂={N}, b̂={B}, d={D:,}, float32, {torch.get_num_threads()} threads; "
     yield f"one unit, `x.sum()`, is {1e3 * unit:.1f} ms.\n"
     yield "| rule | ms | units | limit | ByzFL | ByzPy | times faster than the better | wanted |"

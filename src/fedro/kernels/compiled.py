@@ -13,7 +13,6 @@ import numpy as np
 from .jit import inner, kernel, larger, literal, prefetch, smaller
 
 LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
-TILE = 256
 HUGE, TINY = 2.0**-72, 2.0**100  # exact rescalings, see `rescue`
 
 
@@ -37,13 +36,14 @@ def fill(x: Any, rows: Any, left: int, right: int, scale: Any, tile: Any, bad: A
 
 
 @inner
-def ask(x: Any, rows: Any, left: int, first: int, count: int) -> None:
+def ask(x: Any, rows: Any, left: int, first: int, count: int, shift: int) -> None:
     """Ask the memory for cache lines first..first+count-1 of the tile that starts at column left.
+
+    A row of the tile has 2^shift lines.
 
     A processor follows few streams by itself; asked for a few lines at a time while the kernel
     computes, the next tile is there when its turn comes.
     """
-    shift = 4 if x.itemsize == 4 else 5  # lines in a row of a tile: 16 or 32
     base = x.ctypes.data + left * x.itemsize
     for k in range(first, min(first + count, rows.size << shift)):
         row, line = k >> shift, k & ((1 << shift) - 1)
@@ -86,11 +86,11 @@ def exchange3(t: Any, a: int, b: int, c: int, d: int) -> None:
 
 
 @inner
-def order(tile: Any, steps: Any, x: Any, rows: Any, right: int) -> None:
+def order(tile: Any, steps: Any, x: Any, rows: Any, right: int, shift: int) -> None:
     """Run a sorting network on the rows of the tile, column by column."""
-    share = 1 + rows.size * 16 // max(1, steps.shape[0])
+    share = 1 + (rows.size << shift) // max(1, steps.shape[0])
     for k in range(steps.shape[0]):
-        ask(x, rows, right, k * share, share)
+        ask(x, rows, right, k * share, share, shift)
         a, b, c, d = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
         if c < 0:
             exchange(tile, a, b)
@@ -167,15 +167,15 @@ def safely(values: Any, safe: Any) -> bool:
 
 
 @inner
-def all_pairs(tile: Any, sums: Any, x: Any, rows: Any, right: int) -> None:
+def all_pairs(tile: Any, sums: Any, x: Any, rows: Any, right: int, shift: int) -> None:
     """sums[i, j] = ‖tile_i − tile_j‖² for i < j; the last four rows of the tile are padding."""
     one, m = tile.dtype.type(1.0), tile.shape[0] - 4
-    line, share = 0, 1 + 256 // m
+    line, share = 0, 1 + (16 << shift) // m
     for i in range(0, m, 2):
         a, b = tile[i], tile[i + 1]
         sums[i, i + 1] = gap(a, b, one, one)
         for j in range(i + 2, m, 4):
-            ask(x, rows, right, line, share)
+            ask(x, rows, right, line, share, shift)
             line += share
             p, q, r, s = tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
             gaps(a, b, p, q, r, s, sums[i, j : j + 4], sums[i + 1, j : j + 4])
@@ -194,17 +194,20 @@ def collect(tile: Any, sums: Any, safe: Any, bad: Any, out: Any) -> None:
                 total[k] += rescue(tile[i], tile[i + 1 + k], row[k], safe)
 
 
-@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=T[:]", "float64[:,:]", "bool[:]")
-def pairs(x: Any, rows: Any, start: int, stop: int, safe: Any, out: Any, bad: Any) -> None:
+@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=T[:]", "float64[:,:]", "bool[:]")
+def pairs(
+    x: Any, rows: Any, start: int, stop: int, shift: int, safe: Any, out: Any, bad: Any
+) -> None:
     """out[i, j] += ‖x_i − x_j‖² over the columns, i < j; `safe` bounds a tile's float sums."""
-    tiles = np.zeros((rows.size + 4, TILE), dtype=x.dtype)
+    width = (64 << shift) // x.itemsize
+    tiles = np.zeros((rows.size + 4, width), dtype=x.dtype)
     sums = np.zeros((rows.size + 1, rows.size + 4), dtype=x.dtype)
     ones = np.ones(rows.size, dtype=x.dtype)
-    for left in range(start, stop, TILE):
-        right = min(left + TILE, stop)
-        tile = tiles if right - left == TILE else np.zeros((rows.size + 4, right - left), x.dtype)
+    for left in range(start, stop, width):
+        right = min(left + width, stop)
+        tile = tiles if right - left == width else np.zeros((rows.size + 4, right - left), x.dtype)
         fill(x, rows, left, right, ones, tile, bad)
-        all_pairs(tile, sums, x, rows, right)
+        all_pairs(tile, sums, x, rows, right, shift)
         collect(tile, sums, safe, bad, out)
 
 
@@ -311,7 +314,7 @@ def average(tile: Any, low: int, high: int, total: Any, out: Any) -> None:
 
 
 @kernel(
-    *("=T[:,:]", "=int64[:]", "int64", "int64", "=T[:]", "=int64[:,:]", "=T[:]"),
+    *("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=T[:]", "=int64[:,:]", "=T[:]"),
     *("=int64[:,:]", "int64", "int64", "int64", "T[:]", "bool[:]"),
 )
 def band(
@@ -319,6 +322,7 @@ def band(
     rows: Any,
     start: int,
     stop: int,
+    shift: int,
     scale: Any,
     lists: Any,
     factor: Any,
@@ -335,17 +339,18 @@ def band(
     zeros. With `near` > 0, rows 0..near-1 hold the values nearest to the median instead.
     """
     n = lists.shape[0] if lists.size else rows.size
-    raw = np.zeros((rows.size + 1, TILE), dtype=x.dtype)
-    mixed = np.zeros((lists.shape[0], TILE), dtype=x.dtype)
-    center, total = np.empty(TILE, dtype=x.dtype), np.empty(TILE)
-    for left in range(start, stop, TILE):
-        right = min(left + TILE, stop)
+    width = (64 << shift) // x.itemsize
+    raw = np.zeros((rows.size + 1, width), dtype=x.dtype)
+    mixed = np.zeros((lists.shape[0], width), dtype=x.dtype)
+    center, total = np.empty(width, dtype=x.dtype), np.empty(width)
+    for left in range(start, stop, width):
+        right = min(left + width, stop)
         fill(x, rows, left, right, scale, raw, bad)
         tile = raw
         if lists.size:
             mix(raw, lists, factor, mixed)
             tile = mixed
-        order(tile, steps, x, rows, right)
+        order(tile, steps, x, rows, right, shift)
         if near:
             nearest(tile, n, near, center)
         average(tile, low, high, total, out[left - start : right - start])

@@ -28,11 +28,12 @@ def distances(
 ) -> tuple[NDArray[np.float64], Mask]:
     """Squared distances added to `initial`, block after block."""
     kernel, safe = compiled.pairs.prepare(x.work), SAFE[x.work.name]
+    shift = min(_shift(rows.size, 1 << 16), 5)  # float32 chains of 512 at most
 
     def task(start: int, stop: int) -> tuple[Array, Mask]:
         total, bad = np.zeros((rows.size, rows.size)), np.zeros(rows.size, dtype=bool)
         for piece, _ in x.pieces(rows, start, stop):
-            kernel(*piece, safe, total, bad)
+            kernel(*piece, shift, safe, total, bad)
         return total, bad
 
     upper, bad = _sum(_watched(task, x, GRID, progress), np.triu(initial, 1))
@@ -101,6 +102,7 @@ def band(
     n = len(table) or len(scales)
     steps = network(n, 0, n) if nearest else network(n, low, high)
     ends = (0, nearest, nearest) if nearest else (low, high, 0)
+    shift = _shift(n + len(table), 1 << 16 if len(table) else 1 << 17)
     out = x.empty()
 
     def task(start: int, stop: int) -> Mask:
@@ -111,10 +113,15 @@ def band(
             pieces, flags = _mixed(x, rows, dense, start, stop, bad), np.zeros(n, dtype=bool)
         for piece, part in pieces:
             with x.writing(out, part) as block:
-                kernel(*piece, scales, table, factors, steps, *ends, block, flags)
+                kernel(*piece, shift, scales, table, factors, steps, *ends, block, flags)
         return bad
 
     return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
+
+
+def _shift(rows: int, size: int) -> int:
+    """How many cache lines, 2^shift, a row of a tile has, for the tile to be about `size` bytes."""
+    return min(max((size // (64 * rows)).bit_length() - 1, 0), 6)
 
 
 def _mixed(
