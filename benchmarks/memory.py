@@ -9,9 +9,8 @@ import numpy as np
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from test_memory import MEGABYTE, peak_extra
-
 from fedro.rules import parse_rule
+from test_memory import MEGABYTE, peak_extra
 
 
 def main() -> None:

@@ -95,5 +95,37 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_rules_are_listed() -> None:
+    assert "nnm |" in fedro("rules").stdout
+    assert fedro("rules", "--markdown").stdout.startswith("| name | what it does |")
+
+
+def test_kappa() -> None:
+    asked = ["kappa", "trimmed_mean", "--sampled", "5", "--tolerated", "2", "--seconds", "0.5"]
+    text = fedro(*asked).stdout
+    assert "proved κ        2 " in text
+    assert "least possible  2 " in text
+    found = json.loads(fedro(*asked, "--json").stdout)
+    assert found["proved"] == found["lower_bound"] == 2
+    assert 1.9 < found["found"] <= 2.001
+    assert fedro("kappa", "mean", *asked[2:]).stdout.count("none known") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["no_such", "--sampled", "5", "--tolerated", "1"], "unknown rule"),
+        (["median", "--sampled", "4", "--tolerated", "2"], "needs 2b < n"),
+        (["nnm", "--sampled", "5", "--tolerated", "1"], "ends in a mixer"),
+        (["median", "--sampled", "5", "--tolerated", "1", "--seconds", "-1"], "seconds"),
+    ],
+)
+def test_kappa_explains_bad_input(arguments: list[str], message: str) -> None:
+    done = fedro("kappa", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_version() -> None:
     assert fedro("--version").stdout.strip() == "0.1.0"

@@ -266,14 +266,14 @@ def rules(
     ] = False,
 ) -> None:
     """All rules and mixers: what they do, when they may be used, what is proved."""
-    from fedro.rules.listing import as_markdown, as_table
+    from fedro.rules.listing import as_markdown, as_text
 
     if markdown:
         print(as_markdown())
     else:
         from rich.console import Console
 
-        Console().print(as_table())
+        Console().print(as_text())
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rich.table import Table
+from rich.text import Text
 
 from fedro.rules.table import RULES, Entry
 
@@ -32,12 +32,16 @@ def _kappa(entry: Entry) -> str:
     return f"{formula} [{entry.proof.source}]"
 
 
-def as_table() -> Table:
-    """For the terminal."""
-    table = Table(*HEADER, title="Mixers (name |) come before a rule; r = b/(n−2b)")
-    for line in cells():
-        table.add_row(*(cell.replace("[", r"\[") for cell in line))
-    return table
+def as_text() -> Text:
+    """For the terminal, two lines each."""
+    text = Text(
+        "Mixers (name |) come before a rule. r = b/(n−2b), the least κ any rule can have.\n"
+    )
+    for name, summary, valid, kappa, cost, source in cells():
+        text.append(f"\n{name}", style="bold")
+        text.append(f"\n  {summary}" + (f" ({source})" if source else ""))
+        text.append(f"\n  {valid}; κ: {kappa}; cost {cost}\n", style="dim")
+    return text
 
 
 def as_markdown() -> str:
