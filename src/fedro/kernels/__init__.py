@@ -194,7 +194,10 @@ def _mixing(mixing: Any, rows: int) -> list[Rows] | NDArray[np.float64] | None:
         if mixing.ndim != 2 or mixing.shape[1] != rows or not len(mixing):
             raise ValueError(f"mixing has shape {mixing.shape}: need (n, {rows})")
         return mixing.astype(np.float64)
-    return [_index(part, rows) for part in mixing]
+    lists = [_index(part, rows) for part in mixing]
+    if any(len(np.unique(part)) < len(part) for part in lists):
+        raise ValueError("mixing names a row twice in a list: need different rows")
+    return lists
 
 
 def _reference(x: Matrix, reference: Any) -> NDArray[Any]:

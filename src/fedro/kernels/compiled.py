@@ -29,10 +29,12 @@ def load(source: Any, scale: Any, target: Any) -> bool:
 
 
 @inner
-def fill(x: Any, rows: Any, left: int, right: int, scale: Any, tile: Any, bad: Any) -> None:
-    """Load columns left..right-1 of the rows into the tile."""
+def fill(
+    x: Any, rows: Any, left: int, right: int, scale: Any, where: Any, tile: Any, bad: Any
+) -> None:
+    """Load columns left..right-1 of the rows into their places in the tile."""
     for i in range(rows.size):
-        bad[i] |= load(x[rows[i], left:right], scale[i], tile[i, : right - left])
+        bad[i] |= load(x[rows[i], left:right], scale[i], tile[where[i], : right - left])
 
 
 @inner
@@ -202,11 +204,11 @@ def pairs(
     width = (64 << shift) // x.itemsize
     tiles = np.zeros((rows.size + 4, width), dtype=x.dtype)
     sums = np.zeros((rows.size + 1, rows.size + 4), dtype=x.dtype)
-    ones = np.ones(rows.size, dtype=x.dtype)
+    ones, where = np.ones(rows.size, dtype=x.dtype), np.arange(rows.size)
     for left in range(start, stop, width):
         right = min(left + width, stop)
         tile = tiles if right - left == width else np.zeros((rows.size + 4, right - left), x.dtype)
-        fill(x, rows, left, right, ones, tile, bad)
+        fill(x, rows, left, right, ones, where, tile, bad)
         all_pairs(tile, sums, x, rows, right, shift)
         collect(tile, sums, safe, bad, out)
 
@@ -254,6 +256,15 @@ def combine(x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, ba
 
 
 @inner
+def add_up(tile: Any, adds: Any) -> None:
+    """Make sums of rows of the tile, each from two that are there."""
+    for i in range(adds.shape[0]):
+        a, b, c = adds[i, 0], adds[i, 1], adds[i, 2]
+        for k in range(tile.shape[1]):
+            tile[a, k] = tile[b, k] + tile[c, k]
+
+
+@inner
 def eight(t: Any, rows: Any, k: int) -> Any:
     """The sum of eight rows of t in column k."""
     a, b, c, d, e, f, g, h = rows
@@ -263,10 +274,7 @@ def eight(t: Any, rows: Any, k: int) -> Any:
 
 @inner
 def mix(tile: Any, lists: Any, factor: Any, mixed: Any) -> None:
-    """mixed_i = factor_i · Σ_k tile_lists_ik; the lists' length is a multiple of eight.
-
-    The rows were scaled by 1/length before, so ±1e38 never meet.
-    """
+    """mixed_i = factor_i · Σ_k tile_lists_ik; the lists' length is a multiple of eight."""
     for i in range(lists.shape[0]):
         for j in range(0, lists.shape[1], 8):
             n = lists[i]
@@ -314,8 +322,9 @@ def average(tile: Any, low: int, high: int, total: Any, out: Any) -> None:
 
 
 @kernel(
-    *("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=T[:]", "=int64[:,:]", "=T[:]"),
-    *("=int64[:,:]", "int64", "int64", "int64", "T[:]", "bool[:]"),
+    *("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=T[:]", "int64", "=int64[:]"),
+    *("=int64[:,:]", "=int64[:,:]", "=T[:]", "=int64[:,:]", "int64", "int64", "int64"),
+    *("T[:]", "bool[:]"),
 )
 def band(
     x: Any,
@@ -324,6 +333,9 @@ def band(
     stop: int,
     shift: int,
     scale: Any,
+    height: int,
+    where: Any,
+    adds: Any,
     lists: Any,
     factor: Any,
     steps: Any,
@@ -335,19 +347,20 @@ def band(
 ) -> None:
     """out = mean of the order statistics low..high-1 of the scaled, mixed rows, per column.
 
-    Row i of the mixed tile is factor_i times the sum of the rows in lists_i; index m is a row of
-    zeros. With `near` > 0, rows 0..near-1 hold the values nearest to the median instead.
+    `height` to `factor` are a recipe for mixing. With `near` > 0, rows 0..near-1 hold the values
+    nearest to the median instead.
     """
     n = lists.shape[0] if lists.size else rows.size
     width = (64 << shift) // x.itemsize
-    raw = np.zeros((rows.size + 1, width), dtype=x.dtype)
+    raw = np.zeros((height, width), dtype=x.dtype)
     mixed = np.zeros((lists.shape[0], width), dtype=x.dtype)
     center, total = np.empty(width, dtype=x.dtype), np.empty(width)
     for left in range(start, stop, width):
         right = min(left + width, stop)
-        fill(x, rows, left, right, scale, raw, bad)
+        fill(x, rows, left, right, scale, where, raw, bad)
         tile = raw
         if lists.size:
+            add_up(raw, adds)
             mix(raw, lists, factor, mixed)
             tile = mixed
         order(tile, steps, x, rows, right, shift)

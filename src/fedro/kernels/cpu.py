@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from . import compiled
 from .matrix import COPY, Matrix, Piece
+from .mixing import recipe, unmixed
 from .networks import network
 from .parallel import GRID, ordered, stride
 from .types import Array, Mask, Progress, Rows
@@ -95,14 +96,15 @@ def band(
     """Mean of order statistics low..high-1 of the mixed rows, or of the nearest to the median."""
     kernel = compiled.band.prepare(x.work)
     dense = (mixing * scale).astype(x.work) if isinstance(mixing, np.ndarray) else None
-    table, factor, share = _lists(mixing if isinstance(mixing, list) else None, rows.size)
-    scales, factors = (scale * share).astype(x.work), factor.astype(x.work)
+    how = recipe(mixing, rows.size) if isinstance(mixing, list) else unmixed(rows.size)
+    scales = (scale * how.share).astype(x.work)
     if dense is not None:
-        scales = np.ones(len(dense), dtype=x.work)
-    n = len(table) or len(scales)
+        scales, how = np.ones(len(dense), dtype=x.work), unmixed(len(dense))
+    n, places = len(how.lists) or len(scales), how[:4]
     steps = network(n, 0, n) if nearest else network(n, low, high)
     ends = (0, nearest, nearest) if nearest else (low, high, 0)
-    shift = _shift(n + len(table), 1 << 16 if len(table) else 1 << 17)
+    size = 1 << 18 if len(how.adds) else 1 << 16 if len(how.lists) else 1 << 17
+    shift, factor = _shift(len(how.lists) + how.height, size), how.factor.astype(x.work)
     out = x.empty()
 
     def task(start: int, stop: int) -> Mask:
@@ -113,7 +115,7 @@ def band(
             pieces, flags = _mixed(x, rows, dense, start, stop, bad), np.zeros(n, dtype=bool)
         for piece, part in pieces:
             with x.writing(out, part) as block:
-                kernel(*piece, shift, scales, table, factors, steps, *ends, block, flags)
+                kernel(*piece, shift, scales, *places, factor, steps, *ends, block, flags)
         return bad
 
     return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
@@ -135,20 +137,6 @@ def _mixed(
         with np.errstate(all="ignore"):  # rows that are not finite are dropped by the caller
             mixed = dense @ part
         yield (mixed, np.arange(len(dense)), 0, right - left), slice(left, right)
-
-
-def _lists(lists: list[Rows] | None, m: int) -> tuple[Rows, Array, float]:
-    """Neighbor lists as a table padded with m (a row of zeros) to a multiple of eight.
-
-    Rows shrink by 1/longest before they are added; `factor` makes up for shorter lists.
-    """
-    if lists is None:
-        return np.empty((0, 8), dtype=np.int64), np.empty(0), 1.0
-    longest = max(len(part) for part in lists)
-    table = np.full((len(lists), longest + -longest % 8), m, dtype=np.int64)
-    for row, part in zip(table, lists, strict=True):
-        row[: len(part)] = part
-    return table, np.array([longest / len(part) for part in lists]), 1.0 / longest
 
 
 def _sum(parts: Iterator[tuple[Array, Mask]], initial: Array) -> tuple[Array, Mask]:
