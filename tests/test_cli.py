@@ -100,6 +100,7 @@ def test_rules_are_listed() -> None:
     assert fedro("rules", "--markdown").stdout.startswith("| name | what it does |")
 
 
+@pytest.mark.slow
 def test_kappa() -> None:
     asked = ["kappa", "trimmed_mean", "--sampled", "5", "--tolerated", "2", "--seconds", "0.5"]
     text = fedro(*asked).stdout

@@ -26,6 +26,7 @@ def test_reaches_the_exact_coefficient_of_trimmed_mean(n: int, b: int) -> None:
     assert found.updates.shape == (n, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["nnm | trimmed_mean", "krum", "geometric_median", "mva"])
 def test_does_not_break_proved_bounds(text: str) -> None:
     rule = parse_rule(text, b=2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from test_rules import FINAL, PIPELINES, make
+from test_rules import EVERY, make
 
 N, B, D = 15, 3, 600_000
 MEGABYTE = 1 << 20
@@ -63,7 +63,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
-@pytest.mark.parametrize("text", [*FINAL, *PIPELINES])
+@pytest.mark.parametrize("text", EVERY)
 def test_extra_memory(text: str, kinds: dict[str, Any]) -> None:
     rule = make(text, B)
     wants = any(entry.reference != "no" for entry in rule.entries)

@@ -12,6 +12,8 @@ from scipy.optimize import minimize
 
 import oracle as o
 
+pytestmark = pytest.mark.slow
+
 SIZES = [(3, 1), (4, 1), (5, 1), (5, 2), (6, 2), (7, 2), (7, 3), (8, 3), (9, 1), (9, 4)]
 HONEST = [(1, 0), (2, 0), (4, 0), (5, 0)]
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}

@@ -50,9 +50,11 @@ def search_kappa(
     if 2 * b >= n:
         raise ValueError(f"b={b} of n={n} rows: needs 2b < n")
     number("seconds", seconds, "seconds > 0", lambda x: x > 0)
-    climb = _Climb(rule, n, b, np.random.default_rng(seed))
+    dimension = count("dimension", dimension, 1)
+    climb = _Climb(rule, n, b, np.random.default_rng(count("seed", seed, 0)))
+    climb.ratio(np.eye(n, dimension))  # a first call may import and compile: that is not searching
     start = time.monotonic()
-    for _ in climb.steps(count("dimension", dimension, 1)):
+    for _ in climb.steps(dimension):
         used = (time.monotonic() - start) / seconds
         if progress is not None:
             progress(min(1.0, used), climb.best)

@@ -140,6 +140,7 @@ print(kernels.combine(np.ones((3, 9000), np.float32), [1, 1, 1], backend="cpu").
 """
 
 
+@pytest.mark.slow
 def test_without_a_cache_folder() -> None:
     assert python(NO_CACHE).strip() == "3.0"
 
@@ -179,6 +180,7 @@ def test_memory_stays_small(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.slow
 def test_memory_of_torch_operations_does_not_grow(tmp_path: Path) -> None:
     """Torch and its allocator keep some tens of MB, of a matrix of 256."""
     assert anonymous(tmp_path, "single", "generic", 4_000_000) < 128
