@@ -19,7 +19,7 @@ def test_plan_reads_well() -> None:
     done = fedro(*PAPER)
     assert done.returncode == 0
     assert "Sample 27 of 150 clients each round, and tolerate 9 bad ones" in done.stdout
-    for word in ("least that works", "everyone", "300", "If 23 clients are bad instead of 15"):
+    for word in ("least that works", "everyone", "300", "With 23 bad clients instead of 15"):
         assert word in done.stdout
 
 
@@ -54,6 +54,11 @@ def test_shares() -> None:
         (["--clients", "nan"], "--clients"),
         (["--confidence", "1.5"], "confidence=1.5"),
         (["--confidence", "nan"], "confidence='nan'"),
+        (["--confidence", "1e400"], "confidence='1e400'"),
+        (["--dropout", "1e99999999"], "dropout='1e99999999'"),
+        (["--byzantine", "1e1000000%"], "byzantine='1e1000000%'"),
+        (["--clients", "1" + 36 * "0"], "clients="),
+        (["--max-kappa", "inf"], "max_kappa=inf"),
         (["--dropout", "-1"], "dropout=-1"),
         (["--bound", "wrong"], "Known: exact, shifted, literal"),
         (["--sampled", "4"], "The least that works is 15"),

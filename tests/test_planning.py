@@ -196,19 +196,23 @@ def test_a_billion_clients_and_a_million_rounds(ask: dict[str, Any]) -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"clients": 0}, "clients=0: must be at least 1"),
+    ({"clients": 0}, "clients=0: must be from 1 to"),
     ({"clients": -3}, "clients=-3"),
     ({"clients": "many"}, "clients='many': must be a whole number"),
     ({"clients": 150.0}, "clients=150.0: must be a whole number"),
     ({"clients": math.nan}, "clients=nan"),
     ({"clients": True}, "clients=True"),
+    ({"clients": 10**36}, "from 1 to 1000000000000"),
+    ({"rounds": 10**400}, "rounds="),
+    ({"confidence": 10**400}, "need a number"),
+    ({"max_kappa": math.inf}, "max_kappa=inf"),
     ({"byzantine": -1}, "byzantine=-1"),
     ({"byzantine": 151}, "byzantine=151: must be from 0 to 150"),
     ({"byzantine": 75}, "half or more are bad"),
     ({"byzantine": "10%"}, "byzantine='10%'"),
     ({"rounds": 0}, "rounds=0"),
     ({"rounds": None}, "rounds=None"),
-    ({"confidence": 0}, "confidence=0: must be 0 < confidence ≤ 1"),
+    ({"confidence": 0}, "confidence=0: need 0 < confidence ≤ 1"),
     ({"confidence": 1.1}, "confidence=1.1"),
     ({"confidence": math.nan}, "confidence=nan"),
     ({"confidence": "high"}, "confidence='high'"),
@@ -243,6 +247,20 @@ def test_bad_arguments_say_what_is_wrong(change: dict[str, Any], message: str) -
     with pytest.raises(ValueError) as error:
         fedro.plan(**{**PAPER, **change})
     assert message in str(error.value)
+
+
+def test_too_few_answers_are_refused() -> None:
+    with pytest.raises(ValueError, match="only about 8 would answer"):
+        fedro.plan(clients=60, byzantine=5, rounds=3, retries=400, dropout=0.6, sampled=20)
+
+
+def test_median_whose_kappa_grows_with_n() -> None:
+    assert fedro.plan(clients=7, byzantine=0, rounds=1, rule="median", max_kappa=0.3).sampled == 1
+
+
+def test_nearly_half_of_a_billion() -> None:
+    plan = fedro.plan(clients=10**9, byzantine=499_999_999, rounds=10**6, confidence=1.0)
+    assert (plan.n_th, plan.n_opt) == (10**9, 10**9)
 
 
 def test_numpy_integers_are_integers() -> None:

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -349,7 +350,13 @@ X = np.random.default_rng(1).standard_normal((7, 5))
         (lambda: parse_rule("median", b=1)(X, reference=np.ones(5)), "takes no reference"),
         (lambda: parse_rule("median", b=1)(X, weights=np.ones(7)), "takes no weights"),
         (lambda: parse_rule("mean", b=1)(X, weights=np.ones(6)), "weights have shape (6,)"),
-        (lambda: parse_rule("mean", b=1)(X, weights=[1, 1, 1, 1, 1, 1, -1]), "not negative"),
+        (lambda: parse_rule("mean", b=1)(X, weights=[1, 1, 1, 1, 1, 1, -1]), "above 0"),
+        (lambda: parse_rule("multi_krum", b=1)(X, weights=[1, 1, 0, 1, 1, 1, 1]), "above 0"),
+        (lambda: parse_rule("geometric_median(tolerance=0.5)", b=1)(X), "at most 0.001"),
+        (lambda: rules.clip(limit=math.inf), "must be finite"),
+        (lambda: parse_rule("krum(original=True, original=False)", b=1), "cannot read"),
+        (lambda: parse_rule("multi_krum(original=True)", b=1)(X[:3]), "n ≥ 2b+3"),
+        (lambda: Rule(()), "at least one stage"),
         (lambda: parse_rule("mean", b=1)(X, weights=[1, 1, 1, 1, 1, 1, 9]), "less than half"),
         (lambda: parse_rule("median", b=1)(X[0]), "shape (5,)"),
         (lambda: parse_rule("median", b=0)(X[:0]), "shape (0, 5)"),
@@ -395,7 +402,57 @@ def test_kappa_tells_its_source() -> None:
     assert parse_rule("bucketing | median", b=1).kappa(11) is None
     assert parse_rule("mean", b=1).kappa(11) is None
     assert parse_rule("mean", b=0).kappa(11) == 0
-    assert parse_rule("geometric_median(tolerance=1e-6)", b=1).kappa(11) is not None
+    assert parse_rule("geometric_median(tolerance=1e-6)", b=1).kappa(11) is None
+
+
+# --- what an attacker might try ---------------------------------------------------------------
+
+
+def test_fltrust_gives_no_trust_to_rows_without_a_direction() -> None:
+    x = torch.ones(4, 4, dtype=torch.float64)
+    x[3] = 1e-200
+    trusted = torch.ones(4, dtype=torch.float64)
+    assert torch.allclose(parse_rule("fltrust", b=1)(x, reference=trusted), trusted)
+
+
+def test_a_majority_of_tiny_rows_does_not_drop_the_honest_from_fltrust() -> None:
+    x = np.array([[1, 0.1, 0, 0], [1, -0.1, 0, 0], *3 * [[1e-11, 0, 1e-9, 0]]])
+    trusted = np.array([1.0, 0, 0, 0])
+    got = parse_rule("fltrust", b=3)(x, reference=trusted)
+    assert np.allclose(got, parse_rule("fltrust")(x, reference=trusted))
+    assert got[0] > 0.9
+
+
+@pytest.mark.parametrize(
+    "text", ["bucketing | centered_clipping", "bucketing | monna", "dnc", "arc | median"]
+)
+def test_one_row_too_large_to_square(text: str) -> None:
+    x = np.random.default_rng(2).standard_normal((7, 6))
+    x[6] = 1e200
+    rule = parse_rule(text, b=1)
+    assert np.abs(rule(x, **reference_for(rule, x[:6]))).max() < 5
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+@pytest.mark.parametrize("trusted", [np.ones(5), torch.ones(5, requires_grad=True), [1.0] * 5])
+def test_references_of_any_kind(kind: Callable[..., Any], trusted: Any) -> None:
+    updates = kind(X)
+    for text in ("monna", "centered_clipping", "fltrust"):
+        got = parse_rule(text, b=1)(updates, reference=trusted)
+        assert type(got) is type(updates)
+        assert not getattr(got, "requires_grad", False)
+
+
+def test_a_nearly_optimal_row_does_not_cost_seconds() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((26, 3))
+    units = x[1:] / np.linalg.norm(x[1:], axis=1)[:, None]
+    x[1:] = units - units.mean(axis=0) * 0.999
+    x[0] = 0.0
+    start = time.process_time()
+    got = parse_rule("geometric_median", b=5)(x)
+    assert time.process_time() - start < 2
+    assert oracle.geometric_median_residual(x, got) < 1e-3
 
 
 # --- weights and randomness --------------------------------------------------------------------

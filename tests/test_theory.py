@@ -24,6 +24,11 @@ def test_divergence_by_hand() -> None:
         theory.divergence(1.2, 0.5)
 
 
+@pytest.mark.parametrize("gap", [1e-3, 1e-6, 1e-9])
+def test_divergence_near_one_half(gap: float) -> None:
+    assert theory.divergence(0.5, 0.5 - gap) == pytest.approx(2 * gap * gap, rel=1e-5)
+
+
 @given(share, share)
 def test_divergence_is_positive_and_convex_in_alpha(alpha: float, beta: float) -> None:
     assert theory.divergence(alpha, beta) >= -1e-15

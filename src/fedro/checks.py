@@ -1,5 +1,6 @@
 """Arguments as they should be, or an error that says what was given and what is allowed."""
 
+import math
 import operator
 from collections.abc import Callable
 
@@ -24,8 +25,8 @@ def number(name: str, value: object, wanted: str, allowed: Callable[[float], boo
         if isinstance(value, (bool, str)):
             raise TypeError
         real = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}={value!r}: must be a number, {wanted}") from None
-    if not allowed(real):
-        raise ValueError(f"{name}={value}: must be {wanted}")
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}={str(value)[:40]!r}: need a number, {wanted}") from None
+    if not (math.isfinite(real) and allowed(real)):
+        raise ValueError(f"{name}={value}: need {wanted}")
     return real

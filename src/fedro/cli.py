@@ -6,9 +6,10 @@ Heavy things are imported inside the commands, so that ``fedro --help`` is insta
 import contextlib
 import functools
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
-from fractions import Fraction
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -42,7 +43,7 @@ def explains_errors(command: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, OverflowError) as error:
             print(f"fedro: {error}", file=sys.stderr)
             raise typer.Exit(2) from None
 
@@ -128,20 +129,25 @@ def plan_command(
 
 def parse_share(name: str, text: str) -> float:
     """0.05 from '0.05' or '5%'."""
+    return float(_share(name, text))
+
+
+def _share(name: str, text: str) -> Decimal:
     number = text.strip()
     try:
-        value = Fraction(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"{name}={text!r}: write a number like 0.05, or a share like 5%") from None
-    return float(value)
+        value = Decimal(number.removesuffix("%"))
+    except InvalidOperation:
+        value = Decimal("nan")
+    if not value.is_finite() or value.adjusted() > 20:
+        raise ValueError(f"{name}={text!r}: write a number like 0.05, or a share like 5%")
+    return value / 100 if number.endswith("%") else value
 
 
 def parse_share_of(name: str, text: str, total: int) -> int:
     """15 from '15', or from '10%' of 150; a broken share is rounded up, to be on the safe side."""
     number = text.strip()
     if number.endswith("%"):
-        share = Fraction(str(parse_share(name, number)))
-        return -int(-share * total // 1)
+        return math.ceil(_share(name, number) * total)
     try:
         return int(number)
     except ValueError:
@@ -237,7 +243,7 @@ def _if_wrong(plan: "Plan") -> list[str]:
     elif outlook.tolerated is not None:
         remedy = f"{outlook.tolerated} would have to be tolerated"
     return [
-        f"If {counted(more, 'client')} are bad instead of {plan.byzantine}, the run is safe with "
+        f"With {counted(more, 'bad client')} instead of {plan.byzantine}, the run is safe with "
         f"probability {percent(outlook.confidence)} ({outlook.overrun_rounds:.3g} of "
         f"{plan.setting.draws} draws would hold more bad clients than tolerated): {remedy}."
     ]
@@ -304,7 +310,8 @@ def kappa(
         "proved": None if proved is None else float(proved),
         "source": None if proved is None else proved.source,
         "lower_bound": lower_bound(sampled, tolerated),
-        "found": found.kappa,
+        "found": found.kappa if math.isfinite(found.kappa) else None,
+        "unbounded": not math.isfinite(found.kappa),
         "evaluations": found.evaluations,
     }
     if as_json:

@@ -132,7 +132,8 @@ _STRIDE = 16  # how many b̂ are tried between two looks at whether still smalle
 class Search:
     """Where, along n̂, a setting can be met with pairs of n̂ and b̂ that are `good` enough.
 
-    `good(n̂, b̂)` must turn from no to yes once as n̂ grows by twos (κ can depend on its parity).
+    `good(n̂, b̂)` must hold at once or turn from no to yes once as n̂ grows by twos (κ can depend on
+    its parity).
     """
 
     def __init__(self, setting: Setting, good: Callable[[int, int], bool]) -> None:
@@ -203,6 +204,9 @@ class Search:
         starts: list[int] = []
         for first in (2 * tolerated + 1, 2 * tolerated + 2):
             sizes = range(first, self.setting.population + 1, 2)
+            if sizes and self.good(first, tolerated):  # also where κ grows with n̂, as the median's
+                starts.append(first)
+                continue
             found = bisect_left(sizes, True, key=lambda n: self.good(n, tolerated))
             starts.extend(sizes[found : found + 1])
         return starts

@@ -1,5 +1,6 @@
 """Figures: the paper's, one function each, and the plan's own."""
 
+import contextlib
 import csv
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,7 @@ from fedro.registry import Table
 Draw = Callable[[Path], list[Path]]
 FIGURES: Table[Draw] = Table("figure")
 
-BLUE, RED, GREEN, GREY = "#1f5fa8", "#c2402a", "#2f8f5b", "#8a8f98"
+BLUE, RED, GREY = "#1f5fa8", "#c2402a", "#8a8f98"
 STYLE: dict[Any, Any] = {
     "figure.figsize": (7.2, 4.2),
     "figure.dpi": 150,
@@ -42,13 +43,16 @@ def save(figure: Figure, path: Path) -> Path:
     kind = path.suffix.removeprefix(".").lower()
     if kind not in known:
         raise ValueError(f"cannot draw to {path}: the name must end in one of .png, .svg, .pdf")
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(unfinished, format=kind, bbox_inches="tight")
         unfinished.replace(path)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
         plt.close(figure)
     return path
 

@@ -46,10 +46,10 @@ def search_kappa(
     Stops after `seconds`, or once the ratio is above `enough`; `progress` is told the share of the
     time that is used and the best ratio so far.
     """
-    n, b = count("n", n, 1), count("b", b, 0)
+    n, b = count("n", n, 1, 10_000), count("b", b, 0)
     if 2 * b >= n:
         raise ValueError(f"b={b} of n={n} rows: needs 2b < n")
-    number("seconds", seconds, "seconds > 0", lambda x: x > 0)
+    number("seconds", seconds, "0 < seconds", lambda x: x > 0)
     dimension = count("dimension", dimension, 1)
     climb = _Climb(rule, n, b, np.random.default_rng(count("seed", seed, 0)))
     climb.ratio(np.eye(n, dimension))  # a first call may import and compile: that is not searching

@@ -14,6 +14,7 @@ from fedro.feasibility import BOUNDS, Search, Setting, tolerated_at
 from fedro.registry import unknown
 
 Kappa = Callable[[int, int], float]
+MOST = 10**12  # clients, rounds, retries: beyond it floats cannot tell neighbors apart well enough
 
 
 class HasKappa(Protocol):
@@ -21,6 +22,18 @@ class HasKappa(Protocol):
 
     def kappa(self, n: int, b: int) -> float | None:
         """The proved coefficient for n inputs of which b are bad."""
+
+
+def expected_kappa(setting: Setting, kappa_of: Kappa, sampled: int, tolerated: int) -> float | None:
+    """κ with the answers to be expected, None if these are too few for a valid round.
+
+    With dropouts their parity is a matter of chance, so the worse of two neighbors counts.
+    """
+    received = setting.received(sampled)
+    if received <= 2 * tolerated:
+        return None
+    kappa = kappa_of(received, tolerated)
+    return max(kappa, kappa_of(received + 1, tolerated)) if setting.dropout else kappa
 
 
 @dataclass(frozen=True)
@@ -34,15 +47,13 @@ class Goal:
 
     def met(self, sampled: int, tolerated: int) -> bool:
         """Is b̂/n̂, or else κ with the answers to be expected, within its limit?"""
+        kappa = expected_kappa(self.setting, self.kappa_of, sampled, tolerated)
+        if kappa is None:
+            return False
         if self.max_fraction is not None:
             limit = self.fraction_limit
             return tolerated * limit.denominator <= limit.numerator * sampled
-        received = self.setting.received(sampled)
-        if self.max_kappa is None:
-            return True
-        return received > 2 * tolerated and (
-            self.kappa_of(received, tolerated) <= self.max_kappa * (1 + 1e-12)
-        )
+        return self.max_kappa is None or kappa <= self.max_kappa * (1 + 1e-12)
 
     @cached_property
     def fraction_limit(self) -> Fraction:
@@ -112,9 +123,10 @@ class Plan:
     def at(self, sampled: int) -> tuple[int, float] | None:
         """The smallest safe b̂ and its κ for another n̂, or None where there is none."""
         tolerated = tolerated_at(self.setting, sampled)
-        if tolerated is None or self.setting.received(sampled) <= 2 * tolerated:
+        if tolerated is None:
             return None
-        return tolerated, self.kappa_of(self.setting.received(sampled), tolerated)
+        kappa = expected_kappa(self.setting, self.kappa_of, sampled, tolerated)
+        return None if kappa is None else (tolerated, kappa)
 
     def if_more(self, byzantine: int) -> Outlook:
         """What the guarantee becomes if there are `byzantine` bad clients after all."""
@@ -133,7 +145,8 @@ class Plan:
         """Everything a program may want, as plain values."""
         hidden = {"setting", "kappa_of"}
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
-        return {**values, "margin": self.margin, "why": list(self.why)}
+        plain = {k: None if v in (math.inf, -math.inf) else v for k, v in values.items()}
+        return {**plain, "margin": self.margin, "why": list(self.why)}
 
 
 def plan(
@@ -158,8 +171,8 @@ def plan(
     `dropout` is the probability that an invited client does not answer, `retries` the number of
     extra draws that void rounds may cost, `available` the fewest clients that are ever online.
     """
-    clients = count("clients", clients, 1)
-    rounds = count("rounds", rounds, 1)
+    clients = count("clients", clients, 1, MOST)
+    rounds = count("rounds", rounds, 1, MOST)
     setting = _setting(clients, byzantine, rounds, confidence, bound, dropout, available, retries)
     kappa_of = _kappa_of(rule)
     everyone = kappa_of(setting.population, setting.byzantine)
@@ -180,7 +193,8 @@ def plan(
         raise ValueError(_unsafe(setting, sampled, tolerated, goal, n_min, n_all))
 
     n_th, n_opt, impossibility = _paper_thresholds(setting)
-    received = setting.received(sampled)
+    kappa = expected_kappa(setting, kappa_of, sampled, tolerated)
+    assert kappa is not None  # the goal is met
     return Plan(
         sampled=sampled,
         tolerated=tolerated,
@@ -191,7 +205,7 @@ def plan(
         confidence_achieved=setting.achieved(sampled, tolerated),
         bound=bound,
         rule=str(rule),
-        kappa=kappa_of(received, tolerated) if received > 2 * tolerated else math.inf,
+        kappa=kappa,
         kappa_everyone=everyone,
         max_kappa=goal.max_kappa,
         max_fraction=goal.max_fraction,
@@ -203,7 +217,7 @@ def plan(
         available=None if available is None else setting.population,
         dropout=setting.dropout,
         retries=setting.retries,
-        received=received,
+        received=setting.received(sampled),
         recommended=recommended,
         setting=setting,
         kappa_of=kappa_of,
@@ -233,7 +247,7 @@ def _setting(
         )
     if not isinstance(bound, str) or bound not in BOUNDS:
         raise ValueError(unknown("bound", bound, list(BOUNDS)))
-    retries = count("retries", retries, 0)
+    retries = count("retries", retries, 0, MOST)
     return Setting(
         population=population,
         byzantine=byzantine,
@@ -261,7 +275,7 @@ def _goal(
         wanted = "0 ≤ max_fraction < 0.5"
         max_fraction = number("max_fraction", max_fraction, wanted, lambda x: 0 <= x < 0.5)
     elif max_kappa is not None:
-        max_kappa = number("max_kappa", max_kappa, "max_kappa ≥ 0", lambda x: x >= 0)
+        max_kappa = number("max_kappa", max_kappa, "0 ≤ max_kappa", lambda x: x >= 0)
     elif recommend:
         max_kappa = max(1.0, 2 * everyone)
     return Goal(setting, kappa_of, max_kappa, max_fraction)
@@ -324,8 +338,15 @@ def _nothing_works(setting: Setting) -> str:
 def _unsafe(
     setting: Setting, sampled: int, tolerated: int | None, goal: Goal, n_min: int, n_all: int | None
 ) -> str:
+    kappa = None
     if tolerated is not None:
-        kappa = goal.kappa_of(setting.received(sampled), tolerated)
+        kappa = expected_kappa(setting, goal.kappa_of, sampled, tolerated)
+        if kappa is None:
+            return (
+                f"sampled={sampled} has to tolerate {tolerated}, but only about "
+                f"{setting.received(sampled)} would answer: most rounds would be void; sample more"
+            )
+    if kappa is not None:
         return (
             f"sampled={sampled} has to tolerate {tolerated} (κ = {kappa:.4g}), which misses "
             f"{goal}: sample more, or allow more"

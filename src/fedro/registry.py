@@ -89,7 +89,7 @@ def _stage(node: ast.expr, text: str) -> Stage:
             value = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, MemoryError, RecursionError):
             raise _misread(text) from None
-        if keyword.arg is None:
+        if keyword.arg is None or keyword.arg in options:
             raise _misread(text)
         options[keyword.arg] = value
     return Stage(node.func.id, options)

@@ -25,9 +25,11 @@ def _stirling_error(x: int) -> float:
     return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - s / 1188) * s) * s) * s) / x
 
 
-def _deviance(x: float, mean: float) -> float:
+def deviance(x: float, mean: float) -> float:
     """x·ln(x/mean) + mean − x, without the cancellation where x ≈ mean (Loader 2000)."""
     gap = x - mean
+    if x == 0:
+        return mean
     if abs(gap) >= 0.1 * (x + mean):
         return x * math.log(x / mean) - gap
     v = gap / (x + mean)
@@ -52,7 +54,7 @@ def binomial_log_pmf(k: int, n: int, p: float) -> float:
     if k == n:
         return n * math.log(p)
     errors = _stirling_error(n) - _stirling_error(k) - _stirling_error(n - k)
-    deviances = _deviance(k, n * p) + _deviance(n - k, n * (1 - p))
+    deviances = deviance(k, n * p) + deviance(n - k, n * (1 - p))
     return errors - deviances - _HALF_LOG_2PI - 0.5 * (math.log(k) + math.log1p(-k / n))
 
 

@@ -8,6 +8,8 @@ contradicts itself, docs/paper-notes.md says what is done here.
 import math
 from dataclasses import dataclass
 
+from fedro.tails import deviance
+
 
 def divergence(alpha: float, beta: float) -> float:
     """D(α,β) = α·ln(α/β) + (1−α)·ln((1−α)/(1−β)), with its limits at α = 0 and 1."""
@@ -17,8 +19,7 @@ def divergence(alpha: float, beta: float) -> float:
         return 0.0
     if beta in (0.0, 1.0):
         return math.inf
-    left = alpha * math.log(alpha / beta) if alpha else 0.0
-    return left + ((1 - alpha) * math.log((1 - alpha) / (1 - beta)) if alpha < 1 else 0.0)
+    return deviance(alpha, beta) + deviance(1 - alpha, 1 - beta)  # exact also where α ≈ β
 
 
 def log_budget(rounds: float, confidence: float) -> float:

@@ -83,7 +83,8 @@ class Matrix:
     def like(self, vector: Any) -> Any:
         """Turn a tensor or array into the kind and type of the input."""
         if self.is_torch:
-            return vector.to(dtype=self.source.dtype, device=self.source.device)
+            tensor = sys.modules["torch"].as_tensor(vector)
+            return tensor.to(dtype=self.source.dtype, device=self.source.device)
         with np.errstate(over="ignore"):
             return np.asarray(vector).astype(self.source.dtype, copy=False)
 
@@ -92,11 +93,16 @@ def matrix(updates: Any) -> Matrix:
     """Wrap `updates`; raise if it is not a non-empty floating-point matrix."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(updates, torch.Tensor):
+        if updates.layout != torch.strided or updates.device.type == "meta":
+            raise TypeError("updates must be a dense tensor with data: call .to_dense() first")
         source = updates.detach().resolve_neg()
-    elif isinstance(updates, np.ndarray):
+    elif isinstance(updates, np.ndarray) and not isinstance(updates, np.ma.MaskedArray):
         source = updates.view(np.ndarray)
     else:
-        raise TypeError(f"updates must be a torch tensor or NumPy array, not {type(updates)}")
+        raise TypeError(
+            f"updates must be a torch tensor or NumPy array (n, d), not {type(updates).__name__}: "
+            "torch.stack or np.stack makes one of a list of rows"
+        )
     name = str(source.dtype).removeprefix("torch.").lstrip("<>=")
     name = np.dtype(source.dtype).name if isinstance(source, np.ndarray) else name
     if name not in FLOATS:

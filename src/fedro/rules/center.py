@@ -13,8 +13,8 @@ from fedro.rules.table import register
 @register(cost="n²d", source="Pillutla et al. 2022", weighted=True)
 def geometric_median(rows: Rows, *, tolerance: float = 1e-10) -> Any:
     """The point with the least sum of distances to the rows, to a gradient below `tolerance`."""
-    if not 0 < tolerance < 1:
-        raise ValueError(f"geometric_median(tolerance={tolerance}): must be between 0 and 1")
+    if not 0 < tolerance <= 1e-3:
+        raise ValueError(f"geometric_median(tolerance={tolerance}): must be above 0, at most 0.001")
     sq, sizes = rows.sq, rows.mean_of(np.arange(rows.n))
     at = optimal_row(sq, sizes)
     if at is not None:
@@ -65,13 +65,21 @@ def pulls(gaps: Floats, sizes: Floats) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
-def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, most: int = 20_000) -> Floats:
-    """The weights of the geometric median, found in n² numbers without a look at the data."""
-    weights = sizes
-    for _ in range(most):
+def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, most: int = 5000) -> Floats:
+    """The weights of the geometric median, found in n² numbers without a look at the data.
+
+    Near a row that is almost optimal steps get tiny; it ends when a hundred of them bring nothing.
+    """
+    weights, before = sizes, np.inf
+    for step in range(most):
         gaps = gaps_to(sq, weights)
-        if (gaps == 0).any() or pull(sq, gaps, sizes) <= tolerance:
+        gradient = 0.0 if (gaps == 0).any() else pull(sq, gaps, sizes)
+        if gradient <= tolerance:
             break
+        if step % 100 == 0:
+            if gradient > 0.99 * before:
+                break
+            before = gradient
         weights = pulls(gaps, sizes)
     return weights
 
@@ -102,9 +110,12 @@ def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> 
 @register(valid="any b", cost="nd", source="Cao et al. 2021", reference="needed")
 def fltrust(rows: Rows) -> Any:
     """Rows cut to the length of a trusted reference, weighted by their positive cosine with it."""
-    lengths = np.maximum(rows.norms * rows.reference_norm, np.finfo(float).tiny)
-    trust = np.maximum(0.0, rows.reference_dot / lengths)
+    lengths = rows.norms * rows.reference_norm
+    known = lengths > 0  # a row of length zero has no direction, and no trust
+    trust = np.zeros(rows.n)
+    trust[known] = np.clip(rows.reference_dot[known] / lengths[known], 0.0, 1.0)
     if trust.sum() == 0:
         return rows.combine(np.zeros(rows.n))
-    shortened = rows.reference_norm / np.maximum(rows.norms, np.finfo(float).tiny)
-    return rows.combine(trust / trust.sum() * shortened)
+    weights = trust / trust.sum()
+    weights[known] *= rows.reference_norm / rows.norms[known]
+    return rows.combine(weights)

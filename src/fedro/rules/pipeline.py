@@ -43,6 +43,8 @@ class Rule:
     b: int | None = None
 
     def __post_init__(self) -> None:
+        if not self.stages:
+            raise ValueError("a rule has at least one stage: parse_rule('trimmed_mean', b=…)")
         if self.b is not None:
             object.__setattr__(self, "b", count("b", self.b, 0))
         for stage in self.stages:
@@ -118,7 +120,8 @@ class Rule:
                 missing = int((~dropped.keep).sum())
                 if missing > source.b:
                     raise ValueError(
-                        f"more than b={b} of {n} rows hold NaN or Inf: no robust answer exists"
+                        f"more than b={b} of {n} rows hold NaN, Inf or numbers too large to "
+                        "square: no robust answer exists"
                     ) from None
                 sizes = None if sizes is None else sizes[dropped.keep]
                 source = source.keep(dropped.keep)
@@ -179,7 +182,8 @@ def factory(entry: Entry) -> Callable[..., Rule]:
     """What makes a rule of one stage in Python: ``krum(b=2, original=True)``."""
 
     def make(*, b: int | None = None, **options: Any) -> Rule:
-        return Rule((Stage(entry.name, options),), b)
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
+        return Rule((Stage(entry.name, plain),), b)
 
     make.__name__, make.__doc__ = entry.name, entry.function.__doc__
     return make
@@ -194,13 +198,14 @@ def _vector(reference: Any, updates: Any, d: int) -> Any:
     """The reference as the kind of the updates; it must be finite, since it is trusted."""
     if reference is None:
         return None
-    if tuple(getattr(reference, "shape", ())) != (d,):
-        shape = tuple(getattr(reference, "shape", ()))
-        raise ValueError(f"reference has shape {shape}: must be ({d},), as the updates have")
-    vector = kernels.matrix(updates).like(reference)
-    if not kernels.facts(vector[None, :]).finite.all():
+    if hasattr(reference, "detach"):  # a tensor, maybe one that records gradients
+        reference = reference.detach().cpu().double().numpy()
+    vector = np.asarray(reference, dtype=np.float64)
+    if vector.shape != (d,):
+        raise ValueError(f"reference has shape {vector.shape}: must be ({d},), as the updates have")
+    if not np.isfinite(vector).all():
         raise ValueError("reference holds NaN or Inf: a trusted vector must be finite")
-    return vector
+    return kernels.matrix(updates).like(vector)
 
 
 def _sizes(weights: ArrayLike, n: int, b: int) -> NDArray[np.float64]:
@@ -208,12 +213,13 @@ def _sizes(weights: ArrayLike, n: int, b: int) -> NDArray[np.float64]:
     sizes = np.asarray(weights, dtype=np.float64)
     if sizes.shape != (n,):
         raise ValueError(f"weights have shape {sizes.shape}: must be ({n},), one for each row")
-    if not (np.isfinite(sizes).all() and (sizes >= 0).all() and sizes.sum() > 0):
-        raise ValueError("weights must be finite, not negative and not all zero")
+    if not (np.isfinite(sizes).all() and (sizes > 0).all()):
+        raise ValueError("weights must be finite and above 0: leave rows without data out")
+    sizes = sizes / sizes.max()
     heaviest = float(np.sort(sizes)[n - b :].sum())
     if 2 * heaviest >= sizes.sum() and b > 0:
         raise ValueError(
             f"the {b} heaviest rows hold {heaviest / sizes.sum():.0%} of the weight: they must "
             "hold less than half; cap the weights, or give none"
         )
-    return sizes
+    return np.asarray(sizes)

@@ -65,7 +65,7 @@ class Source:
             self.updates, self.reference, rows=self.picked, progress=self.progress
         )
         vars(self)["facts"] = value
-        self.require(value.finite)
+        self.require(value.finite & np.isfinite(value.squared) & np.isfinite(value.gaps))
         return value
 
     def require(self, keep: Mask) -> None:
@@ -120,11 +120,13 @@ class Rows:
     @cached_property
     def norms(self) -> Floats:
         """‖x_i‖ (n,)."""
+        return np.sqrt(self._sq_to(self.source.facts.squared, 0.0))
+
+    def drop_far(self) -> None:
+        """Go on without original rows that are FAR times longer than the n−b shortest."""
         squared = self.source.facts.squared
-        n = len(squared)
-        limit = FAR**2 * np.partition(squared, n - self.b - 1)[n - self.b - 1]
-        self.source.require(squared <= limit)
-        return np.sqrt(self._sq_to(squared, 0.0))
+        last = len(squared) - self.b - 1
+        self.source.require(squared <= FAR**2 * np.partition(squared, last)[last])
 
     @cached_property
     def reference_dot(self) -> Floats:
@@ -157,7 +159,8 @@ class Rows:
         source, d = self.source, self.source.updates.shape[1]
         index = np.sort(self.rng.choice(d, size=min(most, d), replace=False))
         sample = kernels.columns(source.updates, index, rows=source.picked)
-        source.require(np.asarray(np.isfinite(sample).all(axis=1)))
+        with np.errstate(over="ignore"):
+            source.require(np.asarray(np.isfinite((sample**2).sum(axis=1))))
         return sample if self.affine is None else np.asarray(self.affine @ sample)
 
     def _sq_to(self, originals: Floats, origin: float) -> Floats:

@@ -36,11 +36,11 @@ def one(index: int, n: int) -> Floats:
 @register(cost="n²d", source="Blanchard et al. 2017", weighted=True)
 def multi_krum(rows: Rows, *, m: int | None = None, original: bool = False) -> Any:
     """Mean of the m rows of least Krum score (n−b by default)."""
+    scores = krum_scores(rows.sq, rows.b, original)
     most = rows.n - rows.b - 2 if original else rows.n - rows.b
     chosen = most if m is None else m
     if not 1 <= chosen <= most:
         raise ValueError(f"multi_krum(m={m}) with n={rows.n} and b={rows.b}: m must be 1 to {most}")
-    scores = krum_scores(rows.sq, rows.b, original)
     return rows.combine(rows.mean_of(smallest(scores, chosen)))
 
 

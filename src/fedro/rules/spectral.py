@@ -25,7 +25,7 @@ def top_direction(products: Floats, weights: Floats) -> tuple[float, Floats]:
     return value, (products @ (root * vectors[:, -1])) ** 2 / value
 
 
-@register(cost="n²d + bn³", source="Allouah et al. 2025", weighted=False)
+@register(cost="n²d + bn³", source="Allouah et al. 2025")
 def caf(rows: Rows) -> Any:
     """Takes weight from rows that stick out along the top eigenvector; the mean that had least λ.
 

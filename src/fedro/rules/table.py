@@ -1,6 +1,7 @@
 """The table of rules and mixers: the parser, the command line, the docs and the tests read it."""
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,6 +61,8 @@ class Entry:
     def _check_type(self, name: str, value: object) -> None:
         kind = str(self.options[name].annotation).removeprefix("<class '").removesuffix("'>")
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{self.name}({name}={value}): {name} must be finite")
         fits = {
             "bool": isinstance(value, bool),
             "int": number and isinstance(value, int),
