@@ -86,7 +86,7 @@ def main_table(with_peers: bool) -> Iterator[str]:
 
 def unseen_table() -> Iterator[str]:
     """Other n̂ and b̂ every round compile nothing: times against the limits, scaled by n̂."""
-    x, rng = updates(26, 1_000_000), np.random.default_rng(0)
+    x, rng = updates(N, D), np.random.default_rng(0)
     unit, _ = ours([], x, 11, 10)
     worst = dict.fromkeys(LIMITS, (0.0, 0, 0))
     for _ in range(20):
