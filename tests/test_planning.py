@@ -11,7 +11,7 @@ import pytest
 
 import fedro
 from fedro.coefficients import pipeline_kappa
-from fedro.planning import percent
+from fedro.wording import percent
 
 VECTORS_FILE = Path(__file__).parent / "vectors" / "plan.csv"
 VECTORS = list(csv.DictReader(VECTORS_FILE.read_text().splitlines()))

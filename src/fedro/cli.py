@@ -161,7 +161,7 @@ def show_plan(plan: "Plan") -> None:
     from rich.console import Console
     from rich.panel import Panel
 
-    from fedro.planning import counted, percent
+    from fedro.wording import counted, percent
 
     answer = (
         f"Sample [bold]{plan.sampled}[/] of {counted(plan.clients, 'client')} each round, and "
@@ -187,7 +187,7 @@ def _alternatives(plan: "Plan") -> Any:
     """What each noteworthy sample size would mean."""
     from rich.table import Table
 
-    from fedro.planning import percent
+    from fedro.wording import percent
 
     table = Table(title=None, header_style="bold")
     for name, justify in (
@@ -231,7 +231,7 @@ def _messages(plan: "Plan", sampled: int) -> str:
 
 def _if_wrong(plan: "Plan") -> list[str]:
     """What becomes of the guarantee if there are half as many bad clients again."""
-    from fedro.planning import counted, percent
+    from fedro.wording import counted, percent
 
     more = min(max(plan.byzantine + 1, -(-3 * plan.byzantine // 2)), plan.setting.population)
     if more == plan.byzantine:

@@ -1,19 +1,18 @@
 """How many clients to sample each round (n̂), and how many bad ones to tolerate (b̂)."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from fractions import Fraction
-from functools import cached_property
 from typing import Any, Protocol
 
 from fedro import theory
 from fedro.checks import count, number
 from fedro.coefficients import pipeline_kappa
 from fedro.feasibility import BOUNDS, Search, Setting, tolerated_at
+from fedro.goals import Goal, Kappa, expected_kappa, make_goal, nothing_works, unsafe
 from fedro.registry import unknown
+from fedro.wording import counted, percent
 
-Kappa = Callable[[int, int], float]
 MOST = 10**12  # clients, rounds, retries: beyond it floats cannot tell neighbors apart well enough
 
 
@@ -22,48 +21,6 @@ class HasKappa(Protocol):
 
     def kappa(self, n: int, b: int) -> float | None:
         """The proved coefficient for n inputs of which b are bad."""
-
-
-def expected_kappa(setting: Setting, kappa_of: Kappa, sampled: int, tolerated: int) -> float | None:
-    """κ with the answers to be expected, None if these are too few for a valid round.
-
-    With dropouts their parity is a matter of chance, so the worse of two neighbors counts.
-    """
-    received = setting.received(sampled)
-    if received <= 2 * tolerated:
-        return None
-    kappa = kappa_of(received, tolerated)
-    return max(kappa, kappa_of(received + 1, tolerated)) if setting.dropout else kappa
-
-
-@dataclass(frozen=True)
-class Goal:
-    """How good a pair (n̂, b̂) must be to be recommended."""
-
-    setting: Setting
-    kappa_of: Kappa
-    max_kappa: float | None
-    max_fraction: float | None
-
-    def met(self, sampled: int, tolerated: int) -> bool:
-        """Is b̂/n̂, or else κ with the answers to be expected, within its limit?"""
-        kappa = expected_kappa(self.setting, self.kappa_of, sampled, tolerated)
-        if kappa is None:
-            return False
-        if self.max_fraction is not None:
-            limit = self.fraction_limit
-            return tolerated * limit.denominator <= limit.numerator * sampled
-        return self.max_kappa is None or kappa <= self.max_kappa * (1 + 1e-12)
-
-    @cached_property
-    def fraction_limit(self) -> Fraction:
-        """`max_fraction` as the decimal it was written as: 0.29·100 is 29."""
-        return Fraction(str(self.max_fraction))
-
-    def __str__(self) -> str:
-        if self.max_fraction is not None:
-            return f"tolerated/sampled ≤ {self.max_fraction:g}"
-        return f"κ ≤ {self.max_kappa:.4g}"
 
 
 @dataclass(frozen=True)
@@ -179,18 +136,18 @@ def plan(
     if math.isinf(everyone):
         raise ValueError(f"rule={str(rule)!r} withstands no bad client: plan for a robust rule")
     recommended = sampled is None
-    goal = _goal(setting, kappa_of, everyone, max_kappa, max_fraction, recommended)
+    goal = make_goal(setting, kappa_of, everyone, max_kappa, max_fraction, recommended)
 
     anywhere = Search(setting, lambda n, b: True)
     n_min, n_all = anywhere.first(), anywhere.from_where_all()
     if n_min is None:
-        raise ValueError(_nothing_works(setting))
+        raise ValueError(nothing_works(setting))
     if sampled is None:
         sampled = _recommend(setting, goal, everyone)
     sampled = count("sampled", sampled, 1, setting.population, "the clients that can be drawn")
     tolerated = tolerated_at(setting, sampled)
     if tolerated is None or not goal.met(sampled, tolerated):
-        raise ValueError(_unsafe(setting, sampled, tolerated, goal, n_min, n_all))
+        raise ValueError(unsafe(setting, sampled, tolerated, goal, n_min, n_all))
 
     n_th, n_opt, impossibility = _paper_thresholds(setting)
     kappa = expected_kappa(setting, kappa_of, sampled, tolerated)
@@ -259,28 +216,6 @@ def _setting(
     )
 
 
-def _goal(
-    setting: Setting,
-    kappa_of: Kappa,
-    everyone: float,
-    max_kappa: float | None,
-    max_fraction: float | None,
-    recommend: bool,
-) -> Goal:
-    if max_kappa is not None and max_fraction is not None:
-        raise ValueError(
-            f"max_kappa={max_kappa} and max_fraction={max_fraction}: give one of the two"
-        )
-    if max_fraction is not None:
-        wanted = "0 ≤ max_fraction < 0.5"
-        max_fraction = number("max_fraction", max_fraction, wanted, lambda x: 0 <= x < 0.5)
-    elif max_kappa is not None:
-        max_kappa = number("max_kappa", max_kappa, "0 ≤ max_kappa", lambda x: x >= 0)
-    elif recommend:
-        max_kappa = max(1.0, 2 * everyone)
-    return Goal(setting, kappa_of, max_kappa, max_fraction)
-
-
 def _recommend(setting: Setting, goal: Goal, everyone: float) -> int:
     """The smallest n̂ that meets the goal."""
     sampled = Search(setting, goal.met).first()
@@ -321,42 +256,6 @@ def _kappa_of(rule: str | HasKappa) -> Kappa:
         return value
 
     return kappa
-
-
-def _nothing_works(setting: Setting) -> str:
-    """Why no n̂ is safe, and what would make one so."""
-    advice = "allow retries, or expect fewer dropouts" if setting.dropout else ""
-    if setting.bound != "exact":
-        advice = "use bound='exact'" + (f", {advice}" if advice else "")
-    return (
-        f"no sample size of up to {setting.population} clients is safe with confidence "
-        f"{setting.confidence:g} by the {setting.bound} bound"
-        f"{' at dropout ' + format(setting.dropout, 'g') if setting.dropout else ''}: {advice}"
-    )
-
-
-def _unsafe(
-    setting: Setting, sampled: int, tolerated: int | None, goal: Goal, n_min: int, n_all: int | None
-) -> str:
-    kappa = None
-    if tolerated is not None:
-        kappa = expected_kappa(setting, goal.kappa_of, sampled, tolerated)
-        if kappa is None:
-            return (
-                f"sampled={sampled} has to tolerate {tolerated}, but only about "
-                f"{setting.received(sampled)} would answer: most rounds would be void; sample more"
-            )
-    if kappa is not None:
-        return (
-            f"sampled={sampled} has to tolerate {tolerated} (κ = {kappa:.4g}), which misses "
-            f"{goal}: sample more, or allow more"
-        )
-    larger = f"; every size from {n_all} on works" if n_all else ""
-    return (
-        f"sampled={sampled}: no tolerated < sampled/2 is safe with confidence "
-        f"{setting.confidence:g} by the {setting.bound} bound. "
-        f"The least that works is {n_min}{larger}"
-    )
 
 
 def explain(plan: Plan) -> Iterator[str]:
@@ -431,19 +330,3 @@ def _how_many_answer(plan: Plan) -> Iterator[str]:
             "Bad clients that stay silent on purpose can make rounds void; "
             "they cost time, not the model."
         )
-
-
-def percent(probability: float) -> str:
-    """A probability with as many digits as tell it from 0 and 1: 99.3%, 99.99987%, 3e-27."""
-    if probability in (0.0, 1.0):
-        return f"{probability:.0%}"
-    if probability < 1e-6:
-        return f"{probability:.1g}"
-    distance = min(probability, 1 - probability)
-    digits = max(0, -math.floor(math.log10(distance * (1 + 1e-9))) - 1)
-    return f"{100 * probability:.{digits}f}".rstrip("0").rstrip(".") + "%"
-
-
-def counted(number: int, noun: str) -> str:
-    """1 client, 2 clients."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
