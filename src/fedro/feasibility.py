@@ -145,7 +145,9 @@ class Search:
         sampled = min(self._starts(tolerated), default=None)
         while sampled is not None:
             need = self.setting.log_confidence - self.setting.log_safe(sampled, tolerated)
-            found = self._enough(tolerated, sampled, need) if need <= 0 else None
+            if need > 0 or self._hopeless(tolerated, sampled, need):
+                return None
+            found = self._enough(tolerated, sampled, need)
             if found == sampled:
                 return sampled
             sampled = found
@@ -210,6 +212,18 @@ class Search:
             found = bisect_left(sizes, True, key=lambda n: self.good(n, tolerated))
             starts.extend(sizes[found : found + 1])
         return starts
+
+    def _hopeless(self, tolerated: int, sampled: int, need: float) -> bool:
+        """Do more clients have to answer than may be sampled? One look that spares a search.
+
+        `likely` is the n̂ at which 2b̂+1 answers are to be expected. If it is too small for enough
+        answers and already too large to be safe, no n̂ is both.
+        """
+        likely = -(-(2 * tolerated + 1) // self.setting.answering)
+        if not sampled < likely <= self.setting.population:
+            return False
+        few = self.setting.log_enough(likely, tolerated) < need
+        return few and self.setting.log_safe(likely, tolerated) < self.setting.log_confidence
 
     def _enough(self, tolerated: int, low: int, need: float) -> int | None:
         """The least n̂ from `low` on that answers often enough."""

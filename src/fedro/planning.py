@@ -139,9 +139,10 @@ def plan(
     goal = make_goal(setting, kappa_of, everyone, max_kappa, max_fraction, recommended)
 
     anywhere = Search(setting, lambda n, b: True)
-    n_min, n_all = anywhere.first(), anywhere.from_where_all()
+    n_min = anywhere.first()
     if n_min is None:
         raise ValueError(nothing_works(setting))
+    n_all = anywhere.from_where_all()
     if sampled is None:
         sampled = _recommend(setting, goal, everyone)
     sampled = count("sampled", sampled, 1, setting.population, "the clients that can be drawn")
