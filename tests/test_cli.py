@@ -79,6 +79,7 @@ def test_bad_input_exits_with_2_and_no_traceback(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_plot_and_figure(tmp_path: Path) -> None:
     picture = tmp_path / "new" / "plan.png"
     assert fedro(*PAPER, "--plot", str(picture)).returncode == 0

@@ -102,6 +102,7 @@ def goal(name: str, n: int, b: int, slack: float) -> Callable[[int, int], bool]:
     return lambda sampled, tolerated: kappa(sampled, tolerated) <= most
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 250),
     st.floats(0, 0.4999),
@@ -118,6 +119,7 @@ def test_smallest_sample_that_meets_a_goal(
     assert Search(case, good).first() == brute_first(case, good)
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 90),
     st.floats(0, 0.4999),

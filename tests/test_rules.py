@@ -50,7 +50,7 @@ EVERY = [*FAST, *(pytest.param(text, marks=pytest.mark.slow) for text in PIPELIN
 SIZES = [(3, 1, 4), (7, 1, 5), (11, 2, 30), (9, 2, 300)]
 
 
-@pytest.fixture(params=["torch", "compiled"])
+@pytest.fixture(params=["torch", pytest.param("compiled", marks=pytest.mark.slow)])
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both back ends: small inputs go to torch unless nothing is called small."""
     if request.param == "compiled":

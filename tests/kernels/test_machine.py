@@ -172,6 +172,7 @@ print(run(x) - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("kind", ["single", "half", "transposed"])
 def test_memory_stays_small(kind: str, tmp_path: Path) -> None:
