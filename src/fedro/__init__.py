@@ -9,31 +9,56 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedro.attacks import ATTACKS, Attack, parse_attack
+    from fedro.data import Examples, Federation, make_federation
+    from fedro.experiment import Experiment, read_experiment
     from fedro.kappa_search import Found, search_kappa
     from fedro.planning import Outlook, Plan, plan
+    from fedro.rounds import Round
     from fedro.rules import RULES, Rule, parse_rule
+    from fedro.training import run
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "ATTACKS": "attacks",
+    "RULES": "rules",
+    "Attack": "attacks",
+    "Examples": "data",
+    "Experiment": "experiment",
+    "Federation": "data",
     "Found": "kappa_search",
     "Outlook": "planning",
     "Plan": "planning",
-    "RULES": "rules",
+    "Round": "rounds",
     "Rule": "rules",
+    "make_federation": "data",
+    "parse_attack": "attacks",
     "parse_rule": "rules",
     "plan": "planning",
+    "read_experiment": "experiment",
+    "run": "training",
     "search_kappa": "kappa_search",
 }
 __all__ = [
+    "ATTACKS",
     "RULES",
+    "Attack",
+    "Examples",
+    "Experiment",
+    "Federation",
     "Found",
     "Outlook",
     "Plan",
+    "Round",
     "Rule",
     "__version__",
+    "make_federation",
+    "parse_attack",
     "parse_rule",
     "plan",
+    "read_experiment",
+    "run",
     "search_kappa",
 ]
 

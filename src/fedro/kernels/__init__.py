@@ -37,6 +37,7 @@ __all__ = [
     "distances",
     "facts",
     "matrix",
+    "picked",
     "threads",
 ]
 
@@ -144,6 +145,11 @@ def columns(
     row, column = (torch.from_numpy(part).to(x.source.device) for part in (picked, chosen))
     part = x.source[row[:, None], column]
     return part.to(torch.float64).cpu().numpy()  # type: ignore[no-any-return]
+
+
+def picked(updates: Any, rows: ArrayLike | None = None) -> Rows:
+    """The numbers of the picked rows: all without `rows`, those where it is true for a mask."""
+    return _rows(matrix(updates), rows)
 
 
 def _backend(x: Matrix, name: Backend) -> ModuleType:

@@ -62,10 +62,10 @@ class Rule:
         return Rule(self.stages + other.stages, other.b if self.b is None else self.b)
 
     def __str__(self) -> str:
-        texts = [_text(stage) for stage in self.stages]
+        texts = [str(stage) for stage in self.stages]
         if self.b is not None:
             last = self.stages[-1]
-            texts[-1] = _text(Stage(last.name, {**last.options, "b": self.b}))
+            texts[-1] = str(Stage(last.name, {**last.options, "b": self.b}))
         return " | ".join(texts)
 
     def __hash__(self) -> int:
@@ -97,6 +97,7 @@ class Rule:
         updates: Any,
         *,
         b: int | None = None,
+        rows: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         reference: Any = None,
         seed: int = 0,
@@ -104,13 +105,14 @@ class Rule:
     ) -> Any:
         """Aggregate: the same kind and dtype as `updates` comes out, which is never modified.
 
-        b overrides the rule's own. `weights` are data-set sizes, `reference` a trusted vector,
-        `seed` is for rules that draw at random: keep it from the clients.
+        b overrides the rule's own; `rows` picks some rows, without a copy of them. `weights` are
+        data-set sizes, `reference` is a trusted vector, `seed` is for rules that draw at random:
+        keep it from the clients.
         """
-        n, d = kernels.matrix(updates).shape
-        b = self._tolerated(b)
+        picked = kernels.picked(updates, rows)
+        n, b = picked.size, self._tolerated(b)
         self._check(n, b, weights, reference)
-        source = Source(updates, np.arange(n), b, _vector(reference, updates, d))
+        source = Source(updates, picked, b, _vector(reference, updates))
         source.progress = progress
         sizes = None if weights is None else _sizes(weights, n, b)
         while True:
@@ -189,18 +191,14 @@ def factory(entry: Entry) -> Callable[..., Rule]:
     return make
 
 
-def _text(stage: Stage) -> str:
-    options = ", ".join(f"{key}={value!r}" for key, value in stage.options.items())
-    return f"{stage.name}({options})" if options else stage.name
-
-
-def _vector(reference: Any, updates: Any, d: int) -> Any:
+def _vector(reference: Any, updates: Any) -> Any:
     """The reference as the kind of the updates; it must be finite, since it is trusted."""
     if reference is None:
         return None
     if hasattr(reference, "detach"):  # a tensor, maybe one that records gradients
         reference = reference.detach().cpu().double().numpy()
     vector = np.asarray(reference, dtype=np.float64)
+    d = updates.shape[1]
     if vector.shape != (d,):
         raise ValueError(f"reference has shape {vector.shape}: must be ({d},), as the updates have")
     if not np.isfinite(vector).all():

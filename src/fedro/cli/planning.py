@@ -1,65 +1,15 @@
-"""The command line: ``fedro plan | rules | kappa | reproduce``.
+"""``fedro plan``: how many clients to sample, how many bad ones to tolerate."""
 
-Heavy things are imported inside the commands, so that ``fedro --help`` is instant.
-"""
-
-import contextlib
-import functools
 import json
-import math
-import sys
-from collections.abc import Callable, Iterator
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedro.cli.common import app, explains_errors, parse_share, parse_share_of
+
 if TYPE_CHECKING:
     from fedro.planning import Plan
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-app = typer.Typer(
-    name="fedro",
-    help="Byzantine-robust federated learning: plan, simulate under attack, deploy.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-)
-
-
-def main() -> None:
-    """The console script."""
-    app()
-
-
-def explains_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn bad input into one message and exit code 2, never a traceback."""
-
-    @functools.wraps(command)
-    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return command(*args, **kwargs)
-        except (ValueError, OSError, OverflowError) as error:
-            print(f"fedro: {error}", file=sys.stderr)
-            raise typer.Exit(2) from None
-
-    return wrapped
-
-
-@app.callback(invoke_without_command=True)
-def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
-    """Byzantine-robust federated learning: plan, simulate under attack, deploy."""
-    if version:
-        from fedro import __version__
-
-        print(__version__)
-        raise typer.Exit
 
 
 @app.command("plan")
@@ -125,35 +75,6 @@ def plan_command(
         show_plan(chosen)
         if plot is not None:
             print(f"Drawn to {plot}")
-
-
-def parse_share(name: str, text: str) -> float:
-    """0.05 from '0.05' or '5%'."""
-    return float(_share(name, text))
-
-
-def _share(name: str, text: str) -> Decimal:
-    number = text.strip()
-    try:
-        value = Decimal(number.removesuffix("%"))
-    except InvalidOperation:
-        value = Decimal("nan")
-    if not value.is_finite() or value.adjusted() > 20:
-        raise ValueError(f"{name}={text!r}: write a number like 0.05, or a share like 5%")
-    return value / 100 if number.endswith("%") else value
-
-
-def parse_share_of(name: str, text: str, total: int) -> int:
-    """15 from '15', or from '10%' of 150; a broken share is rounded up, to be on the safe side."""
-    number = text.strip()
-    if number.endswith("%"):
-        return math.ceil(_share(name, number) * total)
-    try:
-        return int(number)
-    except ValueError:
-        raise ValueError(
-            f"{name}={text!r}: write a whole number, or a share of the clients like 10%"
-        ) from None
 
 
 def show_plan(plan: "Plan") -> None:
@@ -247,99 +168,3 @@ def _if_wrong(plan: "Plan") -> list[str]:
         f"probability {percent(outlook.confidence)} ({outlook.overrun_rounds:.3g} of "
         f"{plan.setting.draws} draws would hold more bad clients than tolerated): {remedy}."
     ]
-
-
-@app.command()
-@explains_errors
-def reproduce(
-    figure: Annotated[str, typer.Argument(help="Which figure of the paper: fig1.")],
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the numbers.")] = Path(
-        "out"
-    ),
-) -> None:
-    """Draw a figure of the paper again, and what goes beyond it: PNG and CSV."""
-    from fedro.figures import FIGURES
-
-    for path in FIGURES[figure](out):
-        print(path)
-
-
-@app.command()
-@explains_errors
-def rules(
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the table as Markdown, for documents.")
-    ] = False,
-) -> None:
-    """All rules and mixers: what they do, when they may be used, what is proved."""
-    from fedro.rules.listing import as_markdown, as_text
-
-    if markdown:
-        print(as_markdown())
-    else:
-        from rich.console import Console
-
-        Console().print(as_text())
-
-
-@app.command()
-@explains_errors
-def kappa(
-    rule: Annotated[str, typer.Argument(help="A rule like 'nnm | trimmed_mean'.")],
-    sampled: Annotated[int, typer.Option(help="Rows (n̂).")],
-    tolerated: Annotated[int, typer.Option(help="Bad rows to tolerate (b̂).")],
-    seconds: Annotated[float, typer.Option(help="Time for the adversarial search.")] = 10.0,
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """The proved κ of a rule, the least any rule can have, and the largest an adversary finds."""
-    from fedro.coefficients import lower_bound
-    from fedro.kappa_search import search_kappa
-    from fedro.rules import parse_rule
-
-    parsed = parse_rule(rule, b=tolerated)
-    proved = parsed.kappa(sampled)
-    with _search_progress(seconds, hidden=as_json) as progress:
-        found = search_kappa(
-            parsed, sampled, tolerated, seconds=seconds, seed=seed, progress=progress
-        )
-    result = {
-        "rule": str(parsed),
-        "sampled": sampled,
-        "tolerated": tolerated,
-        "proved": None if proved is None else float(proved),
-        "source": None if proved is None else proved.source,
-        "lower_bound": lower_bound(sampled, tolerated),
-        "found": found.kappa if math.isfinite(found.kappa) else None,
-        "unbounded": not math.isfinite(found.kappa),
-        "evaluations": found.evaluations,
-    }
-    if as_json:
-        print(json.dumps(result, ensure_ascii=False))
-        return
-    print(f"{parsed} with {sampled} rows, {tolerated} of them bad")
-    if proved is None:
-        print("  proved κ        none known")
-    else:
-        print(f"  proved κ        {proved:.4g}   {proved.source}")
-    print(f"  least possible  {result['lower_bound']:.4g}   b/(n−2b), for any rule")
-    print(f"  largest found   {found.kappa:.4g}   in {found.evaluations} tries")
-    if proved is not None and found.kappa > proved * (1 + 1e-4):
-        print("  The search broke the bound: the proof or the program is wrong.")
-
-
-@contextlib.contextmanager
-def _search_progress(
-    seconds: float, hidden: bool
-) -> Iterator[Callable[[float, float], None] | None]:
-    """A bar over the time of a search, with the best κ so far."""
-    if hidden:
-        yield None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("searching"), BarColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, TextColumn("κ ≥ {task.fields[best]:.4g}"), transient=True)
-    with bar:
-        task = bar.add_task("", total=seconds, best=0.0)
-        yield lambda used, best: bar.update(task, completed=used * seconds, best=best)

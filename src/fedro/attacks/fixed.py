@@ -1,0 +1,39 @@
+"""Messages made without a look at anything."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from fedro.attacks.table import forge
+from fedro.attacks.view import View
+
+
+@forge()
+def zero(view: View) -> Tensor:
+    """Zeros: the bad clients hold the model where it is."""
+    return view.full(0.0)
+
+
+@forge()
+def nan(view: View) -> Tensor:
+    """Not a number, in every coordinate."""
+    return view.full(float("nan"))
+
+
+@forge()
+def inf(view: View) -> Tensor:
+    """Infinity, in every coordinate."""
+    return view.full(float("inf"))
+
+
+@forge()
+def huge(view: View, *, value: float = 1e30) -> Tensor:
+    """One number in every coordinate, finite but far off."""
+    return view.full(value)
+
+
+@forge(least={"std": 0.0}, source="Blanchard et al. 2017")
+def gauss(view: View, *, std: float, mean: float = 0.0) -> Iterator[Tensor]:
+    """Noise, each client its own: N(mean, std²) in every coordinate."""
+    for _ in view.byzantine:
+        yield view.noise().mul_(std).add_(mean)

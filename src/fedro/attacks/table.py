@@ -1,0 +1,133 @@
+"""The table of attacks: the parser, the command line, the docs and the tests read it."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from fedro.attacks.view import PARTS
+from fedro.registry import Table, check_options, options_of, unknown
+
+Hook = Literal["poison", "forge", "silence"]
+LARGEST = 3.4028234663852886e38  # of float32, in which messages are sent
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One attack: which hook it is, what it needs to know, where it is from."""
+
+    name: str
+    function: Callable[..., Any]
+    hook: Hook
+    knows: str
+    unless: Mapping[str, str]  # option -> what it knows instead if that option is set
+    least: Mapping[str, float]  # option -> the smallest value
+    replaces: bool  # nothing that the bad clients trained is ever sent
+    source: str
+
+    @property
+    def summary(self) -> str:
+        """What it sends, in a line."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> dict[str, inspect.Parameter]:
+        """What can be set, by name."""
+        return options_of(self.function)
+
+    def knowledge(self, given: Mapping[str, Any]) -> frozenset[str]:
+        """What it may see with these options."""
+        for key, text in self.unless.items():
+            if given.get(key, self.options[key].default):
+                return parts_of(text)
+        return parts_of(self.knows)
+
+    def check_options(self, given: Mapping[str, Any]) -> None:
+        """Raise unless every option is known and allowed, and none is missing."""
+        check_options(self.name, self.function, given)
+        for key, value in given.items():
+            self._check_value(key, value)
+
+    def _check_value(self, key: str, value: Any) -> None:
+        annotation = self.options[key].annotation
+        if get_origin(annotation) is Literal and value not in get_args(annotation):
+            allowed = [str(choice) for choice in get_args(annotation)]
+            raise ValueError(unknown(f"{key} of {self.name}", value, allowed))
+        if not isinstance(value, (int, float)):
+            return
+        if abs(value) > LARGEST:
+            raise ValueError(f"{self.name}({key}=…): more than float32 holds ({LARGEST:.1e})")
+        if value < self.least.get(key, value):
+            raise ValueError(f"{self.name}({key}={value}): must be at least {self.least[key]}")
+
+
+ATTACKS: Table[Entry] = Table("attack")
+
+Register = Callable[[Callable[..., Any]], Entry]
+
+
+def poison(*, source: str = "") -> Register:
+    """Register ``f(examples, classes, rng, *, …) -> examples``: what a bad client trains on."""
+    return _register("poison", knows="own data", replaces=False, source=source)
+
+
+def forge(
+    *,
+    knows: str = "nothing",
+    unless: Mapping[str, str] | None = None,
+    least: Mapping[str, float] | None = None,
+    replaces: bool = True,
+    source: str = "",
+) -> Register:
+    """Register ``f(view, *, …)``, which returns what the bad clients send.
+
+    One vector (width,) for all, an iterable of one for each, or a `Forged`. With replaces=False
+    it may return None: they send what the stages before say, or else what they trained. Messages
+    are written one at a time, over the client's own: compute what they share, and assign to
+    `view.memory`, before the first. Name what is in there after the attack: "mimic.target".
+    """
+    return _register("forge", knows, unless, least, replaces, source)
+
+
+def silence(
+    *,
+    knows: str = "nothing",
+    unless: Mapping[str, str] | None = None,
+    least: Mapping[str, float] | None = None,
+    replaces: bool = True,
+    source: str = "",
+) -> Register:
+    """Register ``f(view, *, …)``, which returns which bad clients do not answer: a bool or a mask.
+
+    With replaces=False some of them may answer, at times.
+    """
+    return _register("silence", knows, unless, least, replaces, source)
+
+
+def _register(
+    hook: Hook,
+    knows: str,
+    unless: Mapping[str, str] | None = None,
+    least: Mapping[str, float] | None = None,
+    replaces: bool = True,
+    source: str = "",
+) -> Register:
+    for text in (knows, *(unless or {}).values()):
+        parts_of(text)
+
+    def enter(function: Callable[..., Any]) -> Entry:
+        name = function.__name__
+        entry = Entry(name, function, hook, knows, unless or {}, least or {}, replaces, source)
+        ATTACKS[name] = entry
+        return entry
+
+    return enter
+
+
+def parts_of(knows: str) -> frozenset[str]:
+    """The parts of a text like ``"honest updates, rule"``."""
+    parts = frozenset() if knows == "nothing" else frozenset(knows.split(", "))
+    for part in parts:
+        if part not in PARTS:
+            raise ValueError(unknown("knowledge", part, [*PARTS, "nothing"]))
+    return parts

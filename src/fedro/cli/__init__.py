@@ -1,0 +1,16 @@
+"""The command line: ``fedro plan | run | rules | attacks | kappa | reproduce``.
+
+Heavy things are imported inside the commands, so that ``fedro --help`` is instant.
+"""
+
+from fedro.cli import figures, planning, rules, running
+from fedro.cli.common import app
+
+__all__ = ["app", "main"]
+
+_COMMANDS = (planning, running, rules, figures)  # importing them adds their commands
+
+
+def main() -> None:
+    """The console script."""
+    app()

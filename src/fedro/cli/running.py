@@ -1,0 +1,122 @@
+"""``fedro run``: train under attack, and see what became of it."""
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedro.cli.common import app, explains_errors
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fedro.setup import Setup
+
+
+@app.command()
+@explains_errors
+def run(
+    config: Annotated[
+        str | None,
+        typer.Argument(help="A TOML file, or a built-in experiment. Left out: the demo, whole."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a key: --set rounds=100.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder. Left out: runs/NAME-TIME.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --out, to the same bits.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also log for TensorBoard, in the run's folder.")
+    ] = False,
+) -> None:
+    """Train with FedRo under attack, on this machine."""
+    import sys
+
+    from rich.console import Console
+
+    sys.path.insert(0, "")  # your own models, data and attacks are found from where you are
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops like Ctrl-C
+    console = Console(quiet=quiet)
+    if config is None and not resume:
+        from fedro.demo import demo
+
+        demo(out or fresh_folder("demo"), changes or [], console)
+        return
+    try:
+        one_run(config, changes or [], out, resume, tensorboard, console)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def one_run(
+    config: str | None,
+    changes: list[str],
+    out: Path | None,
+    resume: bool,
+    tensorboard: bool,
+    console: "Console",
+) -> None:
+    """Run one experiment into its folder."""
+    from fedro.experiment import ExperimentError, read_experiment
+    from fedro.recorded import experiment_of
+    from fedro.setup import prepare
+
+    if resume and out is None:
+        raise ExperimentError("--resume needs --out, the folder of the run to go on with")
+    if config is None:
+        assert out is not None
+        experiment = experiment_of(out)
+        if changes:
+            raise ExperimentError("a run is resumed as it was begun: leave --set out")
+    else:
+        experiment = read_experiment(config, changes)
+    out = out or fresh_folder(Path(config or "run").stem)
+    setup = prepare(experiment)
+    for note in setup.notes if console.quiet else ():
+        typer.echo(f"fedro: {note}", err=True)
+    follow(setup, out, resume, tensorboard, console)
+
+
+def follow(
+    setup: "Setup", out: Path, resume: bool, tensorboard: bool, console: "Console"
+) -> dict[str, Any]:
+    """Run into a folder, showing how it goes; the summary."""
+    from fedro import display
+    from fedro.logs import tensorboard_log
+    from fedro.record import read
+    from fedro.recorded import open_folder, recorded_run
+
+    console.print(display.describe(setup))
+    with open_folder(setup, out, resume) as folder:
+        if folder.finished:
+            console.print(f"The run in {out} is complete.")
+        else:
+            last = folder.latest()
+            start = 0 if last is None else last.round
+            log = tensorboard_log(out / "tensorboard") if tensorboard else None
+            try:
+                with display.progress(setup, start, console) as show:
+                    for done in recorded_run(setup, folder):
+                        show(done)
+                        if log is not None:
+                            log(done)
+            except KeyboardInterrupt:
+                console.print(f"Stopped and saved: fedro run --resume --out {out} goes on.")
+                raise
+    summary = read(out).summary
+    assert summary is not None
+    console.print(display.closing(summary, out))
+    return summary
+
+
+def fresh_folder(name: str) -> Path:
+    """runs/NAME-TIME."""
+    from datetime import datetime
+
+    return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"

@@ -1,0 +1,84 @@
+"""What an honest client does: K steps of SGD from the server's model, and the change they made."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F 
+from torch import Tensor
+
+from fedro.models import FlatModel
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class Recipe(NamedTuple):
+    """How clients train; the same for all of them in every round, but for the learning rate."""
+
+    task: str = "classify"
+    momentum: float = 0.0
+    l2: float = 0.0
+    precision: str = "float32"
+    shift: Tensor = torch.tensor(0.0)
+    scale: Tensor = torch.tensor(255.0)
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """Bytes as floats, floats as they are; images with the channels last, which is faster."""
+        if x.dtype == torch.uint8:
+            x = (x.float() - self.shift) / self.scale
+        return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+
+    def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """Of each example: the negative log likelihood, or half the squared error."""
+        if self.task == "classify":
+            return F.cross_entropy(outputs.float(), y, reduction="none")
+        return 0.5 * (outputs.float() - y).flatten(1).square().sum(1)
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        """The precision of the forward pass; weights and updates stay float32."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(device.type, getattr(torch, self.precision))
+
+
+def local_update(
+    model: FlatModel, start: Tensor, x: Tensor, y: Tensor, recipe: Recipe, lr: float, out: Tensor
+) -> float:
+    """Take one step for each batch of x (K, B, …) and y (K, B); write the change to `out` (width,).
+
+    Returns the mean loss over the steps.
+    """
+    model.vector.copy_(start)
+    model.module.train()
+    optimizer = torch.optim.SGD(
+        model.parameters, lr=lr, momentum=recipe.momentum, weight_decay=recipe.l2, fused=True
+    )
+    total = torch.zeros((), device=start.device)
+    for inputs, targets in zip(x, y, strict=True):
+        optimizer.zero_grad()
+        with recipe.autocast(start.device):
+            outputs = model.module(recipe.inputs(inputs))
+        loss = recipe.losses(outputs, targets).mean()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        total += loss.detach()
+    torch.sub(model.vector, start, out=out)
+    return float(total) / len(x)
+
+
+@torch.no_grad()
+def evaluate(
+    model: FlatModel, weights: Tensor, x: Tensor, y: Tensor, recipe: Recipe, batch: int = 256
+) -> tuple[Tensor, Tensor]:
+    """The loss (m,) of each example, and whether it is classified rightly (m,)."""
+    model.vector.copy_(weights)
+    model.module.eval()
+    losses, right = [], []
+    for inputs, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):
+        with recipe.autocast(weights.device):
+            outputs = model.module(recipe.inputs(inputs))
+        losses.append(recipe.losses(outputs, targets))
+        correct = outputs.argmax(1) == targets if recipe.task == "classify" else losses[-1] < 0
+        right.append(correct)
+    return torch.cat(losses), torch.cat(right)

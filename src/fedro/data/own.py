@@ -1,0 +1,131 @@
+"""Your own data: clients' arrays in memory, or a function of yours that makes them."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedro.data import tidy
+from fedro.data.federation import Federation, Rows, Scaling
+from fedro.registry import load, unknown
+
+WANTED = (
+    "a Federation, or a list with one entry for each client: "
+    "(x_train, y_train, x_test, y_test) or (Examples, Examples)"
+)
+
+
+def from_clients(
+    clients: Iterable[Any],
+    *,
+    name: str = "own",
+    classes: int | None = None,
+    shift: Scaling | None = None,
+    scale: Scaling | None = None,
+) -> Federation:
+    """A federation of arrays or tensors: (x_train, y_train, x_test, y_test) for each client.
+
+    A client can also be a pair of Examples (train, test). Whole-numbered y are labels, and
+    ``classes`` is the largest label + 1 unless given; floating y are targets of a regression.
+    """
+    parts = [_client(entry, f"{name}, client {i}") for i, entry in enumerate(clients)]
+    if not parts:
+        raise ValueError(f"{name}: there are no clients; need {WANTED}")
+    first = _form(parts[0][0], name)
+    for i, pair in enumerate(parts):
+        for part in pair:
+            _form(part, name).check_same(first, f"{name}, client {i}")
+    return Federation(
+        name,
+        parts,
+        classes=tidy.classes([part.y for pair in parts for part in pair], classes, name),
+        shift=0.0 if shift is None else shift,
+        scale=(255.0 if first.dtype == np.uint8 else 1.0) if scale is None else scale,
+    )
+
+
+def _client(entry: Any, where: str) -> tuple[Rows, Rows]:
+    try:
+        four = [part for pair in entry for part in pair] if len(entry) == 2 else list(entry)
+        x_train, y_train, x_test, y_test = four
+    except (TypeError, ValueError):
+        raise ValueError(f"{where}: cannot read {type(entry).__name__}; need {WANTED}") from None
+    train = _rows(x_train, y_train, f"{where} (train)")
+    if not len(train):
+        raise ValueError(f"{where}: no training samples; leave this client out")
+    if x_test is None or not len(x_test):
+        return train, Rows(train.x, train.y, np.arange(0))
+    return train, _rows(x_test, y_test, f"{where} (test)")
+
+
+def _rows(x: Any, y: Any, where: str) -> Rows:
+    inputs, targets = tidy.as_array(x), tidy.as_array(y)
+    form = tidy.form((inputs.shape, inputs.dtype), (targets.shape, targets.dtype), where)
+    return Rows(
+        tidy.converted(inputs, form.dtype, f"{where}: x"),
+        tidy.converted(targets, form.target_dtype, f"{where}: y"),
+        np.arange(len(inputs)),
+    )
+
+
+def _form(rows: Rows, where: str) -> tidy.Form:
+    return tidy.form((rows.x.shape, rows.x.dtype), (rows.y.shape, rows.y.dtype), where)
+
+
+def call_own(text: str, options: Mapping[str, Any], clients: int | None, seed: int) -> Federation:
+    """What the function ``"my_module:name"`` makes, with its options, clients and seed."""
+    function = load(text)
+    if not callable(function):
+        raise ValueError(f"{text} is {type(function).__name__}, not a function that gives {WANTED}")
+    made = function(**_arguments(text, function, options, {"clients": clients, "seed": seed}))
+    if isinstance(made, Federation):
+        _check(made, text)
+        return made
+    if isinstance(made, (list, tuple)):
+        return from_clients(made, name=text)
+    raise ValueError(f"{text} gave {type(made).__name__}; need {WANTED}")
+
+
+def _check(made: Federation, text: str) -> None:
+    """Parts that are not of this package can be anything: look at them."""
+    if not made.clients:
+        raise ValueError(f"{text} gave a federation without clients")
+    if not made.sizes.all():
+        raise ValueError(f"{text}: client {made.sizes.argmin()} has no training samples")
+    x, y = made.parts[0][0].arrays()
+    form = tidy.form((x.shape, x.dtype), (y.shape, y.dtype), text)
+    if (x.dtype, y.dtype) != (form.dtype, form.target_dtype):
+        raise ValueError(
+            f"{text}: x of type {x.dtype} and y of type {y.dtype}; need uint8 or float32, "
+            "and int64 (labels) or float32 (targets)"
+        )
+    tidy.classes([y], made.classes or None, text)
+    for client, pair in enumerate(made.parts):
+        for part in pair:
+            if part.shape != form.shape:
+                raise ValueError(
+                    f"{text}: client {client} has examples of shape {part.shape}, the first "
+                    f"{form.shape}; make them equal"
+                )
+
+
+def _arguments(
+    text: str, function: Any, options: Mapping[str, Any], offered: Mapping[str, Any]
+) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters
+    named = {
+        key: parameter.default is parameter.empty
+        for key, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for key in options:
+        if key not in named and not anything:
+            raise ValueError(unknown(f"option of {text}", key, list(named)))
+    given = {key: value for key, value in offered.items() if key in named and value is not None}
+    given |= options
+    for key, needed in named.items():
+        if needed and key not in given:
+            raise ValueError(f"{text} needs {key}: write {text}({key}=…)")
+    return given

@@ -1,0 +1,78 @@
+"""The demo: FedRo and plain averaging side by side, under five attacks."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedro.experiment import Experiment, read_experiment
+from fedro.record import read
+from fedro.recorded import open_folder, recorded_run
+from fedro.setup import prepare
+
+ATTACKS = {
+    "none": "no attack",
+    "sign_flip": "sign flipping",
+    "foe": "fall of empires",
+    "alie": "a little is enough",
+    "mimic": "mimic",
+    "huge": "huge values",
+}
+AVERAGE = "mean"
+
+
+def demo(out: Path, changes: Sequence[str], console: Console) -> None:
+    """Train each pair, and print the accuracies side by side."""
+    base = read_experiment("demo", changes)
+    runs = {
+        (attack, rule): base.replace(attack=attack, rule=rule)
+        for attack in ATTACKS
+        for rule in (base.rule, AVERAGE)
+    }
+    first = prepare(base)
+    console.print(
+        f"{first.federation.clients} clients share the handwritten digits; {base.byzantine} of "
+        f"them are bad. Each of {base.rounds} rounds samples {first.sampled} and tolerates "
+        f"{first.tolerated}."
+    )
+    found: dict[tuple[str, str], float] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=len(runs) * base.rounds)
+        for (attack, rule), experiment in runs.items():
+            bar.update(task, description=f"{ATTACKS[attack]}, {rule}")
+            folder = out / f"{attack}-{'mean' if rule == AVERAGE else 'fedro'}"
+            found[attack, rule] = train(experiment, folder, lambda: bar.advance(task))
+    console.print(comparison(base.rule, found))
+    console.print(f"Final models, on the honest clients' test data. The runs are in {out}")
+
+
+def train(experiment: Experiment, path: Path, advance: Callable[[], None]) -> float:
+    """Run into a folder; the accuracy of the final model."""
+    setup = prepare(experiment)
+    with open_folder(setup, path, resume=False) as folder:
+        for _ in recorded_run(setup, folder):
+            advance()
+    summary = read(path).summary
+    assert summary is not None
+    return float(summary["final"]["accuracy"])
+
+
+def comparison(rule: str, found: Mapping[tuple[str, str], float]) -> Table:
+    """The accuracies side by side."""
+    table = Table(header_style="bold")
+    table.add_column("attack")
+    table.add_column(f"FedRo ({rule})", justify="right")
+    table.add_column("plain averaging", justify="right")
+    for attack, name in ATTACKS.items():
+        ours, plain = found[attack, rule], found[attack, AVERAGE]
+        table.add_row(name, *(_accuracy(value, max(ours, plain)) for value in (ours, plain)))
+    return table
+
+
+def _accuracy(value: float, best: float) -> str:
+    """In color where it is clearly behind."""
+    text = f"{100 * value:.1f}%"
+    return f"[red]{text}[/]" if value < best - 0.1 else text

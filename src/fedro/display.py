@@ -1,0 +1,96 @@
+"""What a person sees of a run: progress while it goes on, and what it came to."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedro.measures import Score
+from fedro.rounds import Round
+from fedro.setup import Setup
+from fedro.wording import counted, percent
+
+
+def describe(setup: Setup) -> Panel:
+    """What is about to be run, and what should be known before."""
+    e, n = setup.experiment, setup.federation.clients
+    lines = [
+        f"{n} clients with {e.dataset}, {e.byzantine} of them bad ({setup.attack}); "
+        f"{setup.model_name or 'your model'} with {setup.flat.trained:,} parameters",
+        f"{e.rounds} rounds: sample [bold]{setup.sampled}[/], tolerate [bold]{setup.tolerated}[/], "
+        f"aggregate with [bold]{setup.rule}[/], {counted(e.local_steps, 'local step')}",
+        f"[dim]engine {setup.engine_kind}, device {setup.device}, {e.precision}, seed {e.seed}[/]",
+    ]
+    lines += [f"[bold yellow]{note}[/]" for note in setup.notes]
+    return Panel("\n".join(lines), title="Run", title_align="left", expand=False)
+
+
+@contextmanager
+def progress(setup: Setup, start: int, console: Console) -> Iterator[Any]:
+    """A bar over the rounds, with what is known of the model."""
+    columns = (
+        TextColumn("round"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[news]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        rounds = setup.experiment.rounds
+        task = bar.add_task("", total=rounds, completed=start, news="")
+        last: Score | None = None
+
+        def show(done: Round) -> None:
+            nonlocal last
+            last = done.score or last
+            news = [f"bad {len(done.byzantine)} of {len(done.sampled)}"]
+            if done.train_loss is not None:
+                news.append(f"loss {done.train_loss:.3f}")
+            if last is not None and last.accuracy is not None:
+                news.append(f"accuracy {last.accuracy:.3f}")
+            bar.update(task, completed=done.round + 1, news="  ".join(news))
+
+        yield show
+
+
+def closing(summary: dict[str, Any], path: Path | None) -> Group:
+    """What a run came to."""
+    table = Table(header_style="bold")
+    table.add_column("on the honest clients' test data")
+    for name in ("accuracy", "mean client", "worst tenth", "loss"):
+        table.add_column(name, justify="right")
+    rows = {"final model": summary["final"]}
+    if (several := summary["evaluations_in_mean"]) > 1:
+        rows[f"mean of the last {several} evaluations"] = summary["mean_of_last"]
+    for name, score in rows.items():
+        shares = [_share(score[key]) for key in ("accuracy", "clients", "worst")]
+        table.add_row(name, *shares, _number(score["loss"]))
+    lines = [
+        f"Bad clients sampled in a round: at most {summary['most_byzantine']} of "
+        f"{summary['sampled']}; more than the {summary['tolerated']} tolerated in "
+        f"{counted(summary['overrun'], 'round')}."
+    ]
+    events = {
+        "void": "rounds were void",
+        "takeovers": "rounds ended with the model in the bad clients' hands",
+        "rejected": "replies were rejected",
+        "missing": "replies were missing",
+    }
+    lines += [f"{summary[key]} {text}." for key, text in events.items() if summary[key]]
+    lines.append(f"{summary['rounds']} rounds in {summary['seconds']:.1f} s.")
+    if path is not None:
+        lines.append(f"Model, rounds and configuration are in {path}")
+    return Group(table, "\n".join(lines))
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else percent(round(value, 4))
+
+
+def _number(value: float | None) -> str:
+    return "not finite" if value is None else f"{value:.4g}"

@@ -1,0 +1,123 @@
+"""For each client: the one place where the speed of local training lives.
+
+    with make_engine("auto", setting) as engine:
+        losses = engine.train(model, jobs, lr)           # fills rows of engine.updates
+        losses, right = engine.evaluate(model, x, y)
+
+Three kinds do the same work: `workers` (processes of one thread each), `batched` (small models,
+many clients at once) and `inline` (one client after the other in this process: the plain way, and
+what a GPU uses). A job carries its batches and its seed, so its result depends on nothing else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from fedro.client import Recipe
+from fedro.models import FlatModel
+from fedro.registry import unknown
+
+KINDS = ("auto", "workers", "batched", "inline")
+SMALL = 100_000  # parameters up to which computing many clients at once is faster
+
+
+class Job(NamedTuple):
+    """The local training of one client: where its update goes, its batches, its dice."""
+
+    row: int
+    batches: Callable[[], tuple[Tensor, Tensor]]  # x (K, B, …) and y (K, B), drawn when asked
+    seed: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an engine needs to know about the model, the data and the machine."""
+
+    build: Callable[[], nn.Module]  # the same module each time
+    recipe: Recipe
+    rows: int  # of the matrix of updates
+    steps: int  # K
+    batch: int  # B
+    example: tuple[Tensor, Tensor]  # one x and one y, for their shapes and types
+    model: str | None = None  # what other processes can build: text, shape, classes, seed
+    shape: tuple[int, ...] = ()
+    classes: int = 0
+    seed: int = 0
+    device: str = "cpu"
+    workers: int | None = None  # processes; as many as there are cores
+
+
+class Engine(Protocol):
+    """Trains jobs into the rows of `updates`, and evaluates."""
+
+    kind: str
+    updates: Tensor  # (rows, width)
+
+    def train(self, model: Tensor, jobs: Sequence[Job], lr: float) -> dict[int, float]:
+        """Run all jobs from this model; their mean losses, by row."""
+
+    def evaluate(self, model: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss (m,) of each example, and whether it is right (m,)."""
+
+    def __enter__(self) -> Self:
+        """Make ready."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop what was started."""
+
+
+def choose(kind: str, flat: FlatModel, device: str, by_name: bool) -> str:
+    """The kind that `auto` means: it depends on the model and the device, never on the cores."""
+    if kind not in KINDS:
+        raise ValueError(unknown("engine", kind, list(KINDS)))
+    if kind == "batched" and not flat.batchable:
+        raise ValueError(
+            "engine='batched' cannot train a model with BatchNorm, dropout or other buffers: "
+            "use 'workers' or 'inline'"
+        )
+    if kind == "workers" and not by_name:
+        raise ValueError(
+            "engine='workers' needs a model that other processes can build, by its name "
+            "('my_module:Net'), not an object: use 'inline', or name it"
+        )
+    if kind == "workers" and device != "cpu":
+        raise ValueError(f"engine='workers' trains on the CPU, not on {device}: use 'inline'")
+    if kind != "auto":
+        return kind
+    if flat.batchable and flat.width <= SMALL:
+        return "batched"
+    return "workers" if device == "cpu" and by_name else "inline"
+
+
+def make_engine(kind: str, setting: Setting) -> Engine:
+    """An engine of a kind that `choose` has chosen."""
+    if kind == "workers":
+        from fedro.engine.workers import Workers
+
+        return Workers(setting)
+    if kind == "batched":
+        from fedro.engine.batched import Batched
+
+        return Batched(setting)
+    from fedro.engine.inline import Inline
+
+    return Inline(setting)
+
+
+def matrix(rows: int, width: int, device: str) -> Tensor:
+    """Room for the updates (rows, width), each row beginning on a line of the cache."""
+    return torch.zeros(rows, padded(width), device=device)[:, :width]
+
+
+def padded(width: int) -> int:
+    """The width rounded up to 64 bytes of float32."""
+    return -(-width // 16) * 16

@@ -1,0 +1,75 @@
+"""A worker process: reads orders, trains or evaluates, answers. Run by `workers`, not by hand.
+
+Orders and answers are lines of JSON on two pipes; tensors are in shared memory. The process ends
+when the orders end, also because the process that gave them was killed.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import Any, TextIO
+
+
+def main(orders: TextIO, answers: TextIO) -> None:
+    """Get ready from the first line, then answer every further one."""
+    greeting = json.loads(orders.readline())
+    sys.path[:] = greeting["path"]
+    work = None
+    for line in orders:
+        order = json.loads(line)
+        try:
+            if work is None:
+                work = _prepare(greeting)
+            answer: dict[str, Any] = work(order)
+        except Exception as error:
+            trace = traceback.format_exc(limit=-4)
+            answer = {"error": f"{type(error).__name__}: {error}", "trace": trace}
+        print(json.dumps({"slot": order["slot"], **answer}), file=answers, flush=True)
+
+
+def _prepare(greeting: dict[str, Any]) -> Any:
+    """The model, the memory, and what to do with an order."""
+    import torch
+
+    from fedro.client import Recipe, evaluate, local_update
+    from fedro.engine import shared
+    from fedro.models import FlatModel, build
+
+    torch.set_num_threads(1)
+    parts = [shared.Part(name, dtype, tuple(shape)) for name, dtype, shape in greeting["parts"]]
+    memory = shared.tensors(greeting["memory"], parts)
+    flat = FlatModel(build(**greeting["model"]))
+    recipe = Recipe(**greeting["recipe"])
+    shift, scale = (torch.tensor(greeting["recipe"][key]) for key in ("shift", "scale"))
+    recipe = recipe._replace(shift=shift, scale=scale)
+
+    def train(slot: int, row: int, lr: float, seed: int) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        x, y = memory["x"][slot], memory["y"][slot]
+        steps = greeting["steps"]
+        used = steps * greeting["batch"]
+        x, y = (part[:used].view(steps, -1, *part.shape[1:]) for part in (x, y))
+        out = memory["updates"][row, : flat.width]
+        return {"loss": local_update(flat, memory["model"], x, y, recipe, lr, out)}
+
+    def test(slot: int, count: int) -> dict[str, Any]:
+        x, y = memory["x"][slot, :count], memory["y"][slot, :count]
+        losses, right = evaluate(flat, memory["model"], x, y, recipe)
+        memory["losses"][slot, :count] = losses
+        memory["right"][slot, :count] = right
+        return {}
+
+    return lambda order: train(**order) if "row" in order else test(**order)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gives orders
+    reading, writing = map(int, sys.argv[1:3])
+    os.dup2(2, 1)  # what a user's model prints must not be taken for an answer
+    with os.fdopen(reading) as orders, os.fdopen(writing, "w") as answers:
+        try:
+            main(orders, answers)
+        except BrokenPipeError:
+            os._exit(1)  # nobody listens any more

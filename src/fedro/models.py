@@ -1,0 +1,199 @@
+"""The networks, and a module as one flat vector: what clients change and servers aggregate.
+
+>>> model = FlatModel(build("logistic", (1, 8, 8), 10))
+>>> model.vector.shape, model.trained
+(torch.Size([650]), 650)
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedro.checks import count
+from fedro.registry import Table, check_options, load, parse_stage
+from fedro.rng import derived, seeded
+
+Shape = tuple[int, ...]
+
+MODELS: Table[Callable[..., nn.Module]] = Table("model")
+
+
+def register(function: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+    """Put a function (shape, classes, *, options) -> module into the table under its name."""
+    MODELS[function.__name__] = function
+    return function
+
+
+@register
+def logistic(shape: Shape, classes: int) -> nn.Module:
+    """Multinomial logistic regression."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+
+
+@register
+def mlp(shape: Shape, classes: int, *, hidden: int = 64) -> nn.Module:
+    """One hidden layer."""
+    hidden = count("hidden", hidden, 1)
+    first, last = nn.Linear(math.prod(shape), hidden), nn.Linear(hidden, classes)
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)
+
+
+@register
+def small_cnn(shape: Shape, classes: int, *, channels: int = 16) -> nn.Module:
+    """One convolution, for small images like the digits."""
+    depth, height, width = _image("small_cnn", shape, at_least=4)
+    channels = count("channels", channels, 1)
+    return nn.Sequential(
+        nn.Conv2d(depth, channels, 3),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(channels * ((height - 2) // 2) * ((width - 2) // 2), classes),
+    )
+
+
+@register
+def femnist_cnn(shape: Shape, classes: int) -> nn.Module:
+    """The paper's network for FEMNIST: 2,368,318 parameters at 28×28 and 62 classes."""
+    depth, height, width = _image("femnist_cnn", shape, at_least=16)
+    rest = 128 * (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2)
+    return nn.Sequential(
+        nn.Conv2d(depth, 64, 5),
+        *_rectified_pool(),
+        nn.Conv2d(64, 128, 5),
+        *_rectified_pool(),
+        nn.Flatten(),
+        nn.Linear(rest, 1024),
+        nn.ReLU(),
+        nn.Linear(1024, classes),
+        nn.LogSoftmax(dim=1),
+    )
+
+
+@register
+def cifar_cnn(shape: Shape, classes: int, *, dropout: float = 0.25) -> nn.Module:
+    """The paper's network for CIFAR-10, with BatchNorm and dropout."""
+    depth, height, width = _image("cifar_cnn", shape, at_least=4)
+
+    def convolution(inputs: int, outputs: int) -> list[nn.Module]:
+        return [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(outputs)]
+
+    return nn.Sequential(
+        *convolution(depth, 64),
+        *convolution(64, 64),
+        nn.MaxPool2d(2),
+        nn.Dropout(dropout),
+        *convolution(64, 128),
+        *convolution(128, 128),
+        nn.MaxPool2d(2),
+        nn.Dropout(dropout),
+        nn.Flatten(),
+        nn.Linear(128 * (height // 4) * (width // 4), 128),
+        nn.ReLU(),
+        nn.Linear(128, classes),
+        nn.LogSoftmax(dim=1),
+    )
+
+
+@register
+def point(shape: Shape, classes: int) -> nn.Module:
+    """A point w, given back for every example: the model of the synthetic problem."""
+    return Point(shape)
+
+
+class Point(nn.Module):
+    """w, whatever the input."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """w for each example."""
+        return self.w.expand(x.shape[0], *self.w.shape)
+
+
+def _rectified_pool() -> list[nn.Module]:
+    """ReLU and 2×2 pooling; in this order they are the same function and a quarter of the work."""
+    return [nn.MaxPool2d(2), nn.ReLU()]
+
+
+def _image(name: str, shape: Shape, at_least: int) -> tuple[int, int, int]:
+    if len(shape) != 3 or min(shape[1:]) < at_least:
+        raise ValueError(
+            f"model {name} takes images (channels, height, width) of at least "
+            f"{at_least}×{at_least}, not examples of shape {tuple(shape)}"
+        )
+    return shape[0], shape[1], shape[2]
+
+
+def build(text: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
+    """The module that ``"mlp(hidden=32)"`` or ``"my_module:Net"`` names, initialized from a seed.
+
+    Your own may take `shape` and `classes`, or neither.
+    """
+    name, options = parse_stage("model", text)
+    make: Callable[..., Any] = load(name) if ":" in name else MODELS[name]
+    given: dict[str, Any] = {"shape": tuple(shape), "classes": classes}
+    if ":" in name:
+        taken = inspect.signature(make).parameters
+        given = {key: value for key, value in given.items() if key in taken}
+    else:
+        check_options(name, make, options)
+    with seeded(derived(seed, "model")):
+        module = make(**given, **options)
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"model {text!r} made a {type(module).__name__}: need a torch.nn.Module")
+    return module
+
+
+class FlatModel:
+    """A module whose trainable parameters, then floating-point buffers, are one vector (width,).
+
+    Writing to `vector` changes the module, training the module changes `vector`. Frozen parameters
+    and integer buffers stay out.
+    """
+
+    def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
+        self.module = module.to(device)
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
+        if not self.parameters:
+            raise ValueError("the model has no trainable parameter: nothing would be learned")
+        if wrong := {str(t.dtype) for t in self._tensors(buffers)} - {"torch.float32"}:
+            raise ValueError(f"the model holds {', '.join(wrong)}: all must be float32")
+        self.trained = sum(p.numel() for p in self.parameters)
+        sizes = [t.numel() for t in self._tensors(buffers)]
+        self.width = sum(sizes)
+        self.vector = torch.empty(self.width, device=device)
+        self.variances: list[slice] = []
+        start = 0
+        names = [""] * len(self.parameters) + list(buffers)
+        for name, tensor, size in zip(names, self._tensors(buffers), sizes, strict=True):
+            part = slice(start, start + size)
+            view = self.vector[part].view(tensor.shape)
+            view.copy_(tensor.detach())
+            tensor.data = view
+            if name.rpartition(".")[2] == "running_var":
+                self.variances.append(part)
+            start += size
+
+    def _tensors(self, buffers: dict[str, Tensor]) -> Iterator[Tensor]:
+        yield from self.parameters
+        yield from buffers.values()
+
+    def tensors(self, vector: Tensor) -> dict[str, Tensor]:
+        """The module's whole state with these weights, by name, as copies."""
+        self.vector.copy_(vector)
+        return {key: value.detach().clone() for key, value in self.module.state_dict().items()}
+
+    @property
+    def batchable(self) -> bool:
+        """Whether many clients can be computed at once: no state and no dice inside."""
+        dice = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+        inside = any(isinstance(part, dice) for part in self.module.modules())
+        return not inside and self.trained == self.width

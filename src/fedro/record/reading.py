@@ -1,0 +1,34 @@
+"""A run as its folder tells it, for reports: no lock, also while the run is going on."""
+
+import tomllib
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedro.record.files import RunFolderError, content
+from fedro.record.identity import read_run
+from fedro.record.lines import parse_lines
+from fedro.record.strict import parse
+
+
+class Recorded(NamedTuple):
+    """What a run folder says; there is no summary before the run is complete."""
+
+    config: dict[str, Any]
+    fingerprint: dict[str, Any]
+    rounds: list[dict[str, Any]]
+    summary: dict[str, Any] | None
+    finished: bool
+
+
+def read(path: str | PathLike[str]) -> Recorded:
+    """The run in a folder, up to its last whole line."""
+    folder = Path(path)
+    run = read_run(folder)
+    data = content(folder / "summary.json")  # before the lines: if it is there, they all are
+    summary = None if data is None else parse(data, folder / "summary.json")
+    lines = folder / "rounds.jsonl"
+    if summary is not None and not lines.exists():
+        raise RunFolderError(f"{lines} is missing: put it back from a copy")
+    config = tomllib.loads(run["config"])
+    return Recorded(config, run["fingerprint"], parse_lines(lines), summary, summary is not None)

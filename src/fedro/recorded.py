@@ -1,0 +1,83 @@
+"""A run that is written down: training and the run folder, put together."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedro.experiment import Experiment
+from fedro.record import RunFolder
+from fedro.rounds import Round
+from fedro.server import State
+from fedro.setup import Setup
+from fedro.training import run
+
+LAST = 3  # evaluations that the mean of the last ones is over
+MAY_DIFFER = ("workers", "checkpoint_every")  # keys that change no bit of the result
+
+
+def open_folder(setup: Setup, path: Path, resume: bool) -> RunFolder:
+    """The run's folder: a new one, or the one to go on with."""
+    config, fingerprint = setup.experiment.as_dict(), setup.fingerprint()
+    if resume:
+        return RunFolder.resume(path, config=config, fingerprint=fingerprint, may_differ=MAY_DIFFER)
+    return RunFolder.create(path, config=config, fingerprint=fingerprint)
+
+
+def recorded_run(setup: Setup, folder: RunFolder) -> Iterator[Round]:
+    """Train from where the folder's run has ended, and write everything down.
+
+    However it is stopped, the folder holds a run that can be resumed to the same bits.
+    """
+    latest = folder.latest()
+    state = None if latest is None else State.from_tensors(latest.round, latest.tensors)
+    unsaved: State | None = None
+    try:
+        for done in run(setup, state=state):
+            folder.append(done.as_dict())
+            state = unsaved = done.state
+            if state.round % setup.experiment.checkpoint_every == 0:
+                folder.checkpoint(state.round, state.tensors(), {})
+                unsaved = None
+            yield done
+    except (KeyboardInterrupt, GeneratorExit):
+        if unsaved is not None:
+            folder.checkpoint(unsaved.round, unsaved.tensors(), {})
+        raise
+    assert state is not None
+    output = state.model if state.chosen is None else state.chosen
+    folder.finish(setup.flat.tensors(output), summarize(setup, folder.rounds()))
+
+
+def summarize(setup: Setup, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a run came to: the final model, never the best over the rounds."""
+    scores = [line["score"] for line in rounds if "score" in line][-LAST:]
+    bad = np.array([len(line["byzantine"]) for line in rounds])
+    return {
+        "final": rounds[-1]["final"],
+        "mean_of_last": {key: _mean([score[key] for score in scores]) for key in scores[-1]},
+        "evaluations_in_mean": len(scores),
+        "rounds": len(rounds),
+        "void": sum(line["void"] is not None for line in rounds),
+        "takeovers": sum(line["takeover"] for line in rounds),
+        "overrun": int((bad > setup.tolerated).sum()),
+        "most_byzantine": int(bad.max()),
+        "sampled": setup.sampled,
+        "tolerated": setup.tolerated,
+        "rejected": sum(len(line["rejected"]) for line in rounds),
+        "missing": sum(len(line["missing"]) for line in rounds),
+        "seconds": sum(sum(line["seconds"].values()) for line in rounds),
+    }
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def experiment_of(path: Path) -> Experiment:
+    """The experiment whose run a folder holds."""
+    from fedro.record import read
+
+    return Experiment(**read(path).config)

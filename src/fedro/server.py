@@ -1,0 +1,124 @@
+"""What the server does in a round: draw clients, screen what they send, aggregate, step.
+
+The server trusts nothing. A reply that is rejected or missing lowers n̂ and never b̂, because it may
+have been honest; when no more than 2b̂ remain, the round is void and the model stays.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedro import kernels
+from fedro.models import FlatModel
+from fedro.rng import derived, stream
+from fedro.rules import Rule, parse_rule
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a run must remember from one round to the next."""
+
+    round: int  # the next one
+    model: Tensor  # (width,): parameters, then statistics
+    previous: Tensor | None = None  # the last aggregate, for rules that start from it
+    memory: Mapping[str, Tensor] = field(default_factory=dict)  # the attackers'
+    chosen: Tensor | None = None  # the random iterate, once it has come
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint holds; `from_tensors` reads it back."""
+        found = {"model": self.model, "previous": self.previous, "chosen": self.chosen}
+        kept = {name: tensor for name, tensor in found.items() if tensor is not None}
+        return kept | {f"memory.{name}": tensor for name, tensor in self.memory.items()}
+
+    @classmethod
+    def from_tensors(cls, round: int, tensors: Mapping[str, Tensor]) -> "State":
+        """The state that was saved."""
+        memory = {
+            name.removeprefix("memory."): tensor
+            for name, tensor in tensors.items()
+            if name.startswith("memory.")
+        }
+        rest = {name: tensors.get(name) for name in ("previous", "chosen")}
+        return cls(round, tensors["model"], memory=memory, **rest)
+
+
+def sample(seed: int, round: int, clients: int, sampled: int) -> Ids:
+    """Who is invited: uniform, without replacement, independent of every other round."""
+    drawn = stream(seed, "sample", round).choice(clients, size=sampled, replace=False)
+    return drawn.astype(np.int64)
+
+
+def screen_reply(reply: object, width: int) -> str | None:
+    """Why a client's message cannot be used, or None."""
+    if not isinstance(reply, (Tensor, np.ndarray)):
+        return f"not an array but {type(reply).__name__}"
+    if tuple(reply.shape) != (width,):
+        return f"shape {tuple(reply.shape)} instead of ({width},)"
+    if str(reply.dtype).removeprefix("torch.") not in ("float32", "float64", "float16", "bfloat16"):
+        return f"numbers of type {reply.dtype} instead of float32"
+    finite = torch.isfinite(torch.as_tensor(reply, dtype=torch.float32)).all()
+    return None if finite else "holds NaN, Inf or numbers beyond float32"
+
+
+def screen(updates: Tensor, rows: Ids) -> dict[int, str]:
+    """Which of these rows cannot be used, and why."""
+    if not rows.size:
+        return {}
+    finite = kernels.facts(updates, rows=rows).finite
+    return {int(row): "holds NaN or Inf" for row in rows[~finite]}
+
+
+class Step(NamedTuple):
+    """What became of a round: the new model, the aggregate, or why there is none."""
+
+    model: Tensor
+    aggregate: Tensor | None
+    void: str | None
+
+
+def step(
+    model: Tensor,
+    updates: Tensor,
+    rows: Ids,
+    rule: Rule,
+    *,
+    tolerated: int,
+    server_lr: float,
+    flat: FlatModel,
+    reference: Tensor | None = None,
+    seed: int = 0,
+) -> Step:
+    """x ← x + γ_s·A(updates) over the usable rows; statistics follow with a step of 1."""
+    if rows.size <= 2 * tolerated:
+        return Step(model, None, f"{rows.size} usable replies, and 2·{tolerated} may be bad")
+    try:
+        aggregate = rule(
+            updates[:, : flat.trained], b=tolerated, rows=rows, reference=reference, seed=seed
+        )
+    except ValueError as error:  # too few for this rule, or no robust answer
+        return Step(model, None, str(error))
+    after = model.clone()
+    after[: flat.trained].add_(aggregate, alpha=server_lr)
+    if flat.trained < flat.width:
+        average = parse_rule("trimmed_mean" if robust(rule) else "mean")
+        after[flat.trained :] += average(updates[:, flat.trained :], b=tolerated, rows=rows)
+        for part in flat.variances:
+            after[part].clamp_(min=0.0)
+    return Step(after, aggregate, None)
+
+
+def robust(rule: Rule) -> bool:
+    """Whether the rule takes bad rows into account at all."""
+    return any(entry.valid != "any b" for entry in rule.entries)
+
+
+def rule_seed(seed: int, round: int) -> int:
+    """The dice of the rule in a round."""
+    return derived(seed, "rule", round)

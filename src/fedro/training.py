@@ -1,0 +1,35 @@
+"""FedRo: ``for round in fedro.run(experiment): …``, one round after the other.
+
+>>> from fedro import Experiment
+>>> [len(r.sampled) for r in run(Experiment(clients=10, rounds=2, sampled=3, tolerated=0))]
+[3, 3]
+"""
+
+from collections.abc import Callable, Iterator
+
+from torch import nn
+
+from fedro.data import Federation
+from fedro.experiment import Experiment
+from fedro.rounds import Round, one_round
+from fedro.server import State
+from fedro.setup import Setup, prepare
+
+
+def run(
+    experiment: Experiment | Setup,
+    *,
+    federation: Federation | None = None,
+    model: Callable[[], nn.Module] | None = None,
+    state: State | None = None,
+) -> Iterator[Round]:
+    """Train, and tell each round; `state` goes on where a round has ended."""
+    setup = experiment
+    if isinstance(setup, Experiment):
+        setup = prepare(setup, federation=federation, model=model)
+    state = state or State(0, setup.flat.vector.clone())
+    with setup.make_engine() as engine:
+        for _ in range(state.round, setup.experiment.rounds):
+            done = one_round(setup, engine, state)
+            yield done
+            state = done.state
