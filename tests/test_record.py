@@ -33,6 +33,12 @@ def resume(path: Path, **changes: Any) -> RunFolder:
     return RunFolder.resume(path, **given)
 
 
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a power cut can tell whether the disk was waited for."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "runs" / "a"

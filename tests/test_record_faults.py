@@ -26,6 +26,12 @@ ROUNDS, EVERY = 6, 2
 KILLED = 77
 
 
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a power cut can tell whether the disk was waited for."""
+    monkeypatch.setattr(os, "fsync", lambda file: None)
+
+
 # A small run: its state is known for each round, so what is found can be checked
 
 
@@ -156,14 +162,7 @@ def check_readable(path: Path) -> None:
         assert found.rounds == [line(round) for round in range(len(found.rounds))]
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a power cut can tell whether the disk was waited for."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("when", ["before", "torn", "after"])
 def test_killed_at_every_step(tmp_path: Path, undisturbed: dict[str, bytes], when: str) -> None:
     step, path = 0, tmp_path / "a"
@@ -177,7 +176,6 @@ def test_killed_at_every_step(tmp_path: Path, undisturbed: dict[str, bytes], whe
     assert step > 60
 
 
-@pytest.mark.usefixtures("quick")
 def test_killed_at_some_steps(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     for step in range(0, 90, 9):
         path = tmp_path / str(step)
@@ -188,7 +186,6 @@ def test_killed_at_some_steps(tmp_path: Path, undisturbed: dict[str, bytes]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("quick")
 def test_killed_again_and_again(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     """Also while it is recovering from the death before."""
     draw = random.Random(0)
@@ -202,7 +199,8 @@ def test_killed_again_and_again(tmp_path: Path, undisturbed: dict[str, bytes]) -
 
 
 @pytest.mark.slow
-def test_kill_9_at_any_time(tmp_path: Path) -> None:
+def test_kill_9_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # to be killed while it waits for the disk, too
     path, draw = tmp_path / "a", random.Random(0)
     begin(path).close()
     start = 0
@@ -217,6 +215,89 @@ def test_kill_9_at_any_time(tmp_path: Path) -> None:
             assert now >= start
             start = now
     assert start > 0
+
+
+# Power cuts: only what was synced is there afterwards
+
+
+class PowerCutError(BaseException):
+    pass
+
+
+class Disk:
+    """What a power cut leaves at worst: synced bytes under synced names."""
+
+    def __init__(self, root: Path, cut: int) -> None:
+        self.root, self.left = root, cut
+        self.bytes: dict[int, bytes] = {}  # by inode
+        self.names: dict[Path, dict[str, int]] = {}  # by folder
+        self.held = contextlib.ExitStack()  # open files, so that no inode is used again
+
+    def attach(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in STEPS:
+            monkeypatch.setattr(os, name, self.counted(getattr(os, name)))
+        monkeypatch.setattr(os, "fsync", self.counted(self.sync))
+
+    def counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise PowerCutError
+            return real(*args, **options)
+
+        return call
+
+    def sync(self, file: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{file}"))
+        if path.is_dir():
+            self.names[path] = {inside.name: inside.stat().st_ino for inside in path.iterdir()}
+        else:
+            self.bytes[path.stat().st_ino] = path.read_bytes()
+            self.held.callback(os.close, os.dup(file))
+
+    def leave(self, folder: Path, target: Path) -> None:
+        """Write what is left of the folder to another place."""
+        target.mkdir()
+        for name, inode in self.names.get(folder, {}).items():
+            if (folder / name).is_dir():
+                self.leave(folder / name, target / name)
+            else:
+                (target / name).write_bytes(self.bytes.get(inode, b""))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's /proc")
+def test_power_cut_at_every_step(
+    tmp_path: Path, undisturbed: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, saved = RunFolder.checkpoint, 0
+
+    def noted(folder: RunFolder, round: int, *rest: Any) -> None:
+        nonlocal saved
+        checkpoint(folder, round, *rest)
+        saved = round
+
+    for step in range(1000):
+        path, after, saved = tmp_path / f"{step}", tmp_path / f"{step}-after", 0
+        disk = Disk(path, step)
+        with disk.held, monkeypatch.context() as patch, contextlib.suppress(PowerCutError):
+            patch.setattr(RunFolder, "checkpoint", noted)
+            disk.attach(patch)
+            go_on(path)
+        disk.leave(path, after)
+        if (after / "run.json").exists():
+            with resume(after) as folder:
+                assert folder.finished or whole(folder) >= saved, step
+        else:
+            assert saved == 0
+        go_on(after)
+        assert undisturbed.items() <= outcome(after).items(), (
+            step
+        )  # one checkpoint more may be back
+        if disk.left >= 0:
+            assert step > 60
+            return
+    raise AssertionError("it never came to an end")
 
 
 # Full disks, limits, folders that are gone or cannot be written
@@ -670,14 +751,14 @@ def test_reading_while_it_is_written(tmp_path: Path) -> None:
 
     def write() -> None:
         with resume(path) as folder:
-            for round in range(1500):
+            for round in range(800):
                 folder.append(line(round))
             time.sleep(50)
 
     pid = child(write)
     try:
         seen = 0
-        for _ in range(20):
+        for _ in range(15):
             check_readable(path)
             now = len(read(path).rounds)
             assert now >= seen

@@ -66,6 +66,15 @@ def options_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {k: p for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
 
 
+def signature(function: Callable[..., Any]) -> str:
+    """The options of a function with their defaults, for people: ``(tau=2.0)``, or nothing."""
+    parts = [
+        key if option.default is option.empty else f"{key}={option.default!r}"
+        for key, option in options_of(function).items()
+    ]
+    return f"({', '.join(parts)})" if parts else ""
+
+
 def check_options(
     name: str, function: Callable[..., Any], given: Mapping[str, Any], also: Sequence[str] = ()
 ) -> None:

@@ -1,6 +1,7 @@
 """Numbers as people read them."""
 
 import math
+from collections.abc import Iterable, Sequence
 
 
 def percent(probability: float) -> str:
@@ -17,3 +18,10 @@ def percent(probability: float) -> str:
 def counted(number: int, noun: str) -> str:
     """1 client, 2 clients."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for documents."""
+    lines = [header, ("---",) * len(header), *rows]
+    escaped = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
+    return "\n".join(f"| {line} |" for line in escaped)

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from fedro.attacks.table import ATTACKS, Entry
+from fedro.registry import signature
+from fedro.wording import markdown_table
 
 HEADER = ("name", "what the bad clients send", "what they know", "reference")
 
@@ -12,15 +14,7 @@ HEADER = ("name", "what the bad clients send", "what they know", "reference")
 def cells() -> Iterator[tuple[str, ...]]:
     """A line for each attack."""
     for entry in ATTACKS.values():
-        yield entry.name + _options(entry), entry.summary, _knows(entry), entry.source
-
-
-def _options(entry: Entry) -> str:
-    parts = [
-        key if option.default is option.empty else f"{key}={option.default!r}"
-        for key, option in entry.options.items()
-    ]
-    return f"({', '.join(parts)})" if parts else ""
+        yield entry.name + signature(entry.function), entry.summary, _knows(entry), entry.source
 
 
 def _knows(entry: Entry) -> str:
@@ -39,6 +33,4 @@ def as_text() -> Text:
 
 def as_markdown() -> str:
     """For documents."""
-    lines = [HEADER, ("---",) * len(HEADER), *cells()]
-    escaped = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
-    return "\n".join(f"| {line} |" for line in escaped)
+    return markdown_table(HEADER, cells())

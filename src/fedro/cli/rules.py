@@ -1,32 +1,50 @@
-"""``fedro rules`` and ``fedro kappa``: what there is against bad clients, and how good it is."""
+"""``fedro rules``, ``attacks`` and ``kappa``: what there is, and how good it is."""
 
 import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedro.cli.common import app, explains_errors
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
+
+Markdown = Annotated[
+    bool, typer.Option("--markdown", help="Print the table as Markdown, for documents.")
+]
+
 
 @app.command()
 @explains_errors
-def rules(
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the table as Markdown, for documents.")
-    ] = False,
-) -> None:
+def rules(markdown: Markdown = False) -> None:
     """All rules and mixers: what they do, when they may be used, what is proved."""
     from fedro.rules.listing import as_markdown, as_text
 
-    if markdown:
-        print(as_markdown())
+    _print(as_markdown if markdown else as_text)
+
+
+@app.command()
+@explains_errors
+def attacks(markdown: Markdown = False) -> None:
+    """All attacks: what bad clients send, and what they must know for it."""
+    from fedro.attacks.listing import as_markdown, as_text
+
+    _print(as_markdown if markdown else as_text)
+
+
+def _print(listing: "Callable[[], str | Text]") -> None:
+    found = listing()
+    if isinstance(found, str):
+        print(found)
     else:
         from rich.console import Console
 
-        Console().print(as_text())
+        Console().print(found)
 
 
 @app.command()

@@ -27,11 +27,10 @@ def cached(name: str, files: Sequence[Path], build: Callable[[], Arrays]) -> Arr
     """The arrays built from these files: from the cache while the files are as they were."""
     try:
         folder = root() / f"{name}-{_key(name, files)}"
-        found = _read(folder)
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
-        _say(error)
+    except (OSError, RuntimeError) as error:  # a file has just gone, or there is no home folder
+        _say(error, "the home folder")
         return build()
-    if found is not None:
+    if (found := _read(folder)) is not None:
         return found
     LOG.info("decoding %s for the first time: this takes a while, the next time does not", name)
     arrays = build()
@@ -84,7 +83,7 @@ def _write(folder: Path, arrays: Arrays) -> bool:
         (unfinished / MANIFEST).write_text(json.dumps(sums))
         _put(unfinished, folder)
     except OSError as error:
-        _say(error)
+        _say(error, str(folder.parent))
         return False
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -108,8 +107,9 @@ def _checksum(path: Path) -> int:
     return total
 
 
-def _say(error: Exception) -> None:
+def _say(error: Exception, place: str) -> None:
+    reason = getattr(error, "strerror", None) or error
     say_once(
-        f"no cache of decoded data ({error}): going on without it, which is slower the next time; "
-        "set FEDRO_CACHE to a folder with space that can be written"
+        f"no cache of decoded data in {place} ({reason}): going on without it, which is slower; "
+        "set FEDRO_CACHE to a folder that can be written and has space"
     )

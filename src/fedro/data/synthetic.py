@@ -22,9 +22,9 @@ def synthetic(
 ) -> Federation:
     """Points s around a center for each client, loss ½‖w − s‖²: σ, ζ and L = 1 are exact.
 
-    For every client, the mean of its training samples is its center and the mean of ‖s − center‖²
-    is σ², up to float32 rounding; the same holds for its test samples. Over *all* clients, the mean of ‖center_i − mean‖²
-    is ζ². For some of them, such as the honest ones, ζ is another:
+    Up to float32 rounding: for every client, the mean of its training samples is its center and
+    the mean of ‖s − center‖² is σ², and the same holds for its test samples; over *all* clients,
+    the mean of ‖center_i − mean‖² is ζ². Some of them, such as the honest ones, have another ζ:
     ``spread(federation.problem["centers"][honest])``. Dealt to other clients (a partition other
     than owner) nothing of this is known, and ``problem`` is None.
     """
@@ -33,8 +33,8 @@ def synthetic(
     sigma = number("sigma", sigma, "from 0 to 1e15", lambda value: 0 <= value <= 1e15)
     zeta = number("zeta", zeta, "from 0 to 1e15", lambda value: 0 <= value <= 1e15)
     _check(clients, samples, sigma, zeta)
-    place = stream(seed, "synthetic").standard_normal(dim) / np.sqrt(dim)
-    centers = place + _scattered(stream(seed, "centers"), clients, dim, zeta)
+    place = stream(seed, "synthetic", 0).standard_normal(dim) / np.sqrt(dim)
+    centers = place + _scattered(stream(seed, "synthetic", 1), clients, dim, zeta)
     known = least_squares(torch.from_numpy(centers.astype(np.float32)), sigma, zeta)
     sizes = samples, max(2, samples // 5) if sigma else 1
     train, test = (
@@ -53,11 +53,11 @@ def _check(clients: int, samples: int, sigma: float, zeta: float) -> None:
 
 
 def _points(centers: Array, samples: int, sigma: float, seed: int, which: int) -> list[Rows]:
-    points = np.concatenate([
-        center + _scattered(stream(seed, "points", client, which), samples, len(center), sigma)
-        for client, center in enumerate(centers.astype(np.float64))
-    ]).astype(np.float32)  # fmt: skip
-    rows = np.arange(len(points)).reshape(len(centers), samples)
+    clients, dim = centers.shape
+    streams = [stream(seed, "synthetic", 2, which, client) for client in range(clients)]
+    noise = np.stack([_scattered(rng, samples, dim, sigma) for rng in streams])
+    points = (centers[:, None].astype(np.float64) + noise).astype(np.float32).reshape(-1, dim)
+    rows = np.arange(len(points)).reshape(clients, samples)
     return [Rows(points, points, index) for index in rows]
 
 

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
+from fedro.registry import signature
 from fedro.rules.table import RULES, Entry
+from fedro.wording import markdown_table
 
 HEADER = ("name", "what it does", "valid for", "κ", "cost", "reference")
 
@@ -13,16 +15,8 @@ def cells() -> Iterator[tuple[str, ...]]:
     """A line for each mixer and rule."""
     for entry in sorted(RULES.values(), key=lambda entry: not entry.mixer):
         valid = entry.valid + (", trusted reference" if entry.reference == "needed" else "")
-        name = entry.name + _options(entry) + (" |" if entry.mixer else "")
+        name = entry.name + signature(entry.function) + (" |" if entry.mixer else "")
         yield name, entry.summary, valid, _kappa(entry), entry.cost, entry.source
-
-
-def _options(entry: Entry) -> str:
-    parts = [
-        key if option.default is option.empty else f"{key}={option.default!r}"
-        for key, option in entry.options.items()
-    ]
-    return f"({', '.join(parts)})" if parts else ""
 
 
 def _kappa(entry: Entry) -> str:
@@ -46,6 +40,4 @@ def as_text() -> Text:
 
 def as_markdown() -> str:
     """For documents."""
-    lines = [HEADER, ("---",) * len(HEADER), *cells()]
-    escaped = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
-    return "\n".join(f"| {line} |" for line in escaped)
+    return markdown_table(HEADER, cells())

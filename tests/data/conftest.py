@@ -1,0 +1,12 @@
+"""Every test has a cache of its own, and no data of the user's."""
+
+import pytest
+
+from fedro.data.notes import say_once
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("FEDRO_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.delenv("FEDRO_DATA", raising=False)
+    say_once.cache_clear()
