@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F 
+import torch.nn.functional as F
 from torch import Tensor
 
 from fedro.models import FlatModel

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedro.checks import count
+from fedro.convolution import Conv2d
 from fedro.registry import Table, check_options, load, parse_stage
 from fedro.rng import derived, seeded
 
@@ -62,9 +63,9 @@ def femnist_cnn(shape: Shape, classes: int) -> nn.Module:
     depth, height, width = _image("femnist_cnn", shape, at_least=16)
     rest = 128 * (((height - 4) // 2 - 4) // 2) * (((width - 4) // 2 - 4) // 2)
     return nn.Sequential(
-        nn.Conv2d(depth, 64, 5),
+        Conv2d(depth, 64, 5),
         *_rectified_pool(),
-        nn.Conv2d(64, 128, 5),
+        Conv2d(64, 128, 5),
         *_rectified_pool(),
         nn.Flatten(),
         nn.Linear(rest, 1024),
@@ -80,7 +81,7 @@ def cifar_cnn(shape: Shape, classes: int, *, dropout: float = 0.25) -> nn.Module
     depth, height, width = _image("cifar_cnn", shape, at_least=4)
 
     def convolution(inputs: int, outputs: int) -> list[nn.Module]:
-        return [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(outputs)]
+        return [Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(outputs)]
 
     return nn.Sequential(
         *convolution(depth, 64),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from fedro.data import PARTITIONS, Federation, from_clients
 from fedro.data.federation import Rows
+from fedro.data.partitions import _by_shares
 from fedro.registry import check_options
 
 CLIENTS = st.integers(1, 12)
@@ -134,6 +135,37 @@ def test_roundings_favor_nobody() -> None:
     sizes = PARTITIONS["dirichlet"](federation, 100, 0, alpha=1e6).test_sizes
     assert sizes.max() <= 25
     assert sizes.min() >= 1
+    assert len(set(sizes.tolist())) > 5  # clients do not go together
+
+
+def test_a_single_sample_falls_to_each_by_its_share() -> None:
+    shares = np.tile([3.0, 1.0], (2000, 1))
+    client = _by_shares(np.arange(2000), shares, np.random.default_rng(0))
+    assert client.mean() == pytest.approx(0.25, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"), [("iid", {}), ("dirichlet", {"alpha": 1e6}), ("shards", {})]
+)
+def test_neighbors_in_the_file_are_parted(text: str, options: dict[str, float]) -> None:
+    """Samples of one class that lie together, as one owner's do, are dealt to all."""
+    result = PARTITIONS[text](pool([0] * 1000, [0] * 1000, 1), 2, 0, **options)
+    for pair in result.parts:
+        for part in pair:
+            assert part.arrays()[0].mean() % 1000 == pytest.approx(500, abs=60)
+
+
+def test_a_class_that_is_only_in_the_test_samples_is_dealt_by_size() -> None:
+    result = PARTITIONS["dirichlet"](pool([0] * 300, [1] * 1000, 2), 3, 0, alpha=1.0)
+    assert np.ptp(result.sizes) > 30
+    assert np.abs(result.test_sizes / 1000 - result.sizes / 300).max() < 0.01
+
+
+def test_shards_are_dealt_at_random() -> None:
+    result = PARTITIONS["shards"](pool([*range(10)] * 5, [0], 10), 10, 0, per_client=1)
+    labels = [int(result.train(i).y[0]) for i in range(10)]
+    assert sorted(labels) == list(range(10))
+    assert labels != sorted(labels)
 
 
 def test_another_seed_deals_otherwise() -> None:

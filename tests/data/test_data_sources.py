@@ -1,8 +1,10 @@
 """digits, synthetic, a folder, your own: and what is said when something is wrong."""
 
+import math
 import sys
 import types
 import zipfile
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from sample_data import everything, same
 
 from fedro.data import SOURCES, Examples, Federation, from_clients, make_federation, spread
 from fedro.data.federation import Rows
+from fedro.data.splitting import split
 
 
 def test_table() -> None:
@@ -47,6 +50,19 @@ def test_table() -> None:
 def test_wrong_texts(text: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         make_federation(text, **options)
+
+
+@given(st.integers(0, 200), st.sampled_from([0.8, 0.9]), st.integers(0, 99))
+def test_split(samples: int, share: float, seed: int) -> None:
+    train, test = split(samples, share, seed)
+    assert sorted([*train, *test]) == list(range(samples))
+    exact = Fraction(str(share)) * samples
+    assert len(train) == max(min(1, samples), math.floor(exact))
+
+
+def test_split_of_each_client_is_another() -> None:
+    tests = [split(30, 0.8, 0, client)[1].tolist() for client in range(5)]
+    assert len(set(map(tuple, tests))) == 5
 
 
 @pytest.mark.slow

@@ -25,6 +25,12 @@ from fedro.models import FlatModel
 AHEAD = 2  # orders a worker has at a time: while it does one, the next is made ready
 DEATHS = 3  # of workers on the same job, after which the job is given up
 EVALUATED = 256  # examples in an order, at least
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),  # glibc keeps the memory of gradients from step to step
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+}
 
 
 class WorkerError(RuntimeError):
@@ -37,12 +43,15 @@ class Worker:
     def __init__(self, greeting: dict[str, Any]) -> None:
         orders, self._orders = os.pipe()
         self.answers, answers = os.pipe()
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "fedro.engine.worker", str(orders), str(answers)],
             pass_fds=[orders, answers, greeting["memory"]],
             stdin=subprocess.DEVNULL,
-            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={
+                **os.environ,
+                **ENVIRONMENT,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
         )
         os.close(orders)
         os.close(answers)
