@@ -39,8 +39,6 @@ DIGITS = Experiment(
     dataset="digits",
     clients=50,
     model="mlp(hidden=32)",
-    byzantine=10,
-    attack="alie",
     rule="trimmed_mean",
     sampled=32,
     tolerated=10,

@@ -13,12 +13,13 @@ import numpy as np
 
 def stream(seed: int, purpose: str, *keys: int) -> np.random.Generator:
     """The random numbers of one use: ``stream(seed, "batches", round, client)``."""
-    return np.random.Generator(np.random.Philox(key=_digest(seed, purpose, *keys)))
+    key = np.frombuffer(_digest(seed, purpose, *keys), dtype="<u8")
+    return np.random.Generator(np.random.Philox(key=key))
 
 
 def derived(seed: int, purpose: str, *keys: int) -> int:
     """A seed of 63 bits for code that takes a seed instead of a stream."""
-    return _digest(seed, purpose, *keys) >> 65
+    return int.from_bytes(_digest(seed, purpose, *keys)[:8], "little") >> 1
 
 
 @contextmanager
@@ -31,6 +32,6 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def _digest(seed: int, purpose: str, *keys: int) -> int:
+def _digest(seed: int, purpose: str, *keys: int) -> bytes:
     text = repr((int(seed), purpose, *map(int, keys))).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "little")
+    return hashlib.blake2b(text, digest_size=16).digest()

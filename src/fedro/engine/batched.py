@@ -11,10 +11,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
+from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedro.engine import Job, Setting
 from fedro.engine.inline import Inline
+
+aten = torch.ops.aten
 
 GROUP = 32  # clients computed at once
 
@@ -70,7 +73,8 @@ class Batched(Inline):
             x = (x.float() - self.setting.recipe.shift) / self.setting.recipe.scale
         if self._gradients is None:
             with torch.enable_grad():
-                self._gradients = make_fx(vmap(grad_and_value(self._loss())))(weights, x, y)
+                graph = make_fx(vmap(grad_and_value(self._loss())))(weights, x, y)
+            self._gradients = without_idle(graph).forward
         return self._gradients(weights, x, y)
 
     def _loss(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
@@ -87,6 +91,19 @@ class Batched(Inline):
             return recipe.losses(outputs, y).mean()
 
         return loss
+
+
+def without_idle(graph: GraphModule) -> GraphModule:
+    """Leave out operations that only say again what shape a tensor has: they are a third."""
+    idle = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+    for node in graph.graph.nodes:
+        before = node.args[0] if node.target in idle else None
+        if before is not None and before.meta["val"].shape == node.meta["val"].shape:
+            node.replace_all_uses_with(before)
+            graph.graph.erase_node(node)
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return graph
 
 
 @contextmanager

@@ -43,8 +43,11 @@ def facts(
     for part, chunk in _chunks(x, rows, progress):
         finite &= chunk.isfinite().all(1).cpu()
         wide = chunk.double()
-        r = torch.from_numpy(reference[part].astype(np.float64)).to(chunk.device)
-        parts = (wide.square().sum(1), (wide * r).sum(1), (wide - r).square().sum(1))
+        squared = wide.square().sum(1)
+        parts = (squared, torch.zeros_like(squared), squared)
+        if reference[part].any():
+            r = torch.from_numpy(reference[part].astype(np.float64)).to(chunk.device)
+            parts = (squared, (wide * r).sum(1), (wide - r).square().sum(1))
         total += torch.stack(parts, 1).cpu()
     return total.numpy(), finite.numpy()
 
@@ -80,10 +83,17 @@ def band(
         if dense is not None:
             matrix = torch.from_numpy(dense).to(chunk.device)
             values = (matrix @ values.double()).to(chunk.dtype)
-        values = values.sort(0).values
+        values = _sorted(values)
         values = _nearest(values, nearest) if nearest else values[low:high]
         out[part] = (values.double() / len(values)).sum(0).to(chunk.dtype)
     return x.like(out), finite.numpy()
+
+
+def _sorted(values: Tensor) -> Tensor:
+    """Each column in order; NumPy does it several times faster where it can."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(np.sort(values.numpy(), axis=0))
+    return values.sort(0).values
 
 
 def _chunks(x: Matrix, rows: Rows, progress: Progress) -> Iterator[tuple[slice, Tensor]]:
