@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test check lint bench docs clean
 run: $(VENV)/.installed
-	$(BIN)/fedro plan --clients 150 --byzantine 10% --rounds 500 --plot out/plan.png
+	$(BIN)/fedro run
 
 test: $(VENV)/.peers
 	$(BIN)/pytest
@@ -24,12 +24,13 @@ lint: $(VENV)/.installed
 bench: $(VENV)/.peers
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/rules.py
+	$(BIN)/python benchmarks/train.py
 
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) site out dist
+	rm -rf $(VENV) site out runs dist
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -15,7 +15,7 @@ from fedro.setup import prepare
 ATTACKS = {
     "none": "no attack",
     "sign_flip": "sign flipping",
-    "foe": "fall of empires",
+    "foe(tau=4.0)": "fall of empires (τ = 4)",
     "alie": "a little is enough",
     "mimic": "mimic",
     "huge": "huge values",
@@ -43,8 +43,8 @@ def demo(out: Path, changes: Sequence[str], console: Console) -> None:
         task = bar.add_task("", total=len(runs) * base.rounds)
         for (attack, rule), experiment in runs.items():
             bar.update(task, description=f"{ATTACKS[attack]}, {rule}")
-            folder = out / f"{attack}-{'mean' if rule == AVERAGE else 'fedro'}"
-            found[attack, rule] = train(experiment, folder, lambda: bar.advance(task))
+            name = f"{attack.partition('(')[0]}-{'mean' if rule == AVERAGE else 'fedro'}"
+            found[attack, rule] = train(experiment, out / name, lambda: bar.advance(task))
     console.print(comparison(base.rule, found))
     console.print(f"Final models, on the honest clients' test data. The runs are in {out}")
 

@@ -14,10 +14,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedro.registry import unknown
+from fedro.wording import markdown_table
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, strict=True)]
+Natural = Annotated[int, Field(ge=0, strict=True)]
 Schedule = list[tuple[Annotated[int, Field(ge=0)], Positive]]
 
 
@@ -25,38 +27,53 @@ class ExperimentError(ValueError):
     """An experiment that cannot be run, and the keys that are the reason."""
 
 
+def key(default: Any, meaning: str) -> Any:
+    """A key of the experiment."""
+    return Field(default, description=meaning)
+
+
 class Experiment(BaseModel):
     """What is trained, on what, by whom, under which attack, with which defense."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    dataset: str = "digits"
-    clients: Count | None = None  # all owners, or 50 parts where data have no owners
-    partition: str | None = None  # the data's own, else iid
-    model: str | None = None  # the one that goes with the data
-    byzantine: Annotated[int, Field(ge=0, strict=True)] = 0
-    attack: str = "none"
-    rule: str = "nnm | trimmed_mean"
-    sampled: Count | None = None  # n̂: from the plan
-    tolerated: Annotated[int, Field(ge=0, strict=True)] | None = None  # b̂: from the plan
-    confidence: Annotated[float, Field(gt=0, le=1)] = 0.99
-    bound: Literal["exact", "shifted", "literal"] = "exact"
-    root: Annotated[int, Field(ge=1, strict=True)] | str | None = None  # the server's own examples
-    rounds: Count = 100
-    local_steps: Count = 10
-    batch_size: Count = 32
-    client_lr: Positive | str | Schedule = 0.1  # a number, "c/K", or [[from round, lr], …]
-    server_lr: Positive = 1.0
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    l2: NotNegative = 0.0
-    output: Literal["last", "random"] = "last"
-    evaluate_every: Count = 10
-    checkpoint_every: Count = 10
-    seed: Annotated[int, Field(ge=0, strict=True)] = 0
-    device: str = "auto"
-    engine: Literal["auto", "workers", "batched", "inline"] = "auto"
-    workers: Count | None = None  # processes: as many as there are cores
-    precision: Literal["float32", "bfloat16"] = "float32"
+    dataset: str = key("digits", "digits, femnist, cifar10, synthetic, folder, or your own")
+    clients: Count | None = key(None, "n; all owners, or 10 parts where data have no owners")
+    partition: str | None = key(None, "owner, iid, dirichlet(alpha=…), shards; the data's own")
+    model: str | None = key(None, "mlp(hidden=32), my_module:Net; the one that goes with the data")
+    byzantine: Natural = key(0, "b, the number of bad clients; who they are is drawn from the seed")
+    attack: str = key("none", "what they do, like alie or sign_flip | takeover")
+    rule: str = key("nnm | trimmed_mean", "what the server aggregates with")
+    sampled: Count | None = key(None, "n̂, clients invited each round; from the plan")
+    tolerated: Natural | None = key(None, "b̂, bad ones among them; from the plan")
+    confidence: Annotated[float, Field(gt=0, le=1)] = key(0.99, "wanted by the plan")
+    bound: Literal["exact", "shifted", "literal"] = key("exact", "how the plan counts")
+    root: Count | str | None = key(
+        None, "the server's own examples, for fltrust and monna: how many to draw, or a data set"
+    )
+    rounds: Count = key(100, "T")
+    local_steps: Count = key(10, "K, steps of SGD by each client in a round")
+    batch_size: Count = key(32, "examples in a step, drawn with replacement")
+    client_lr: Positive | str | Schedule = key(
+        0.1, 'γ_c: a number, "c/K", or by round: [[0, 0.1], [300, 0.02]]'
+    )
+    server_lr: Positive = key(1.0, "γ_s")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = key(0.0, "of the clients' steps in a round")
+    l2: NotNegative = key(0.0, "weight decay of the clients' steps")
+    output: Literal["last", "random"] = key(
+        "last", "the final model, or a uniformly random iterate as in the paper"
+    )
+    evaluate_every: Count = key(10, "rounds between evaluations; the last is always evaluated")
+    checkpoint_every: Count = key(10, "rounds between checkpoints")
+    seed: Natural = key(0, "of every draw")
+    device: str = key("auto", "cpu, cuda; auto: cuda where there is one")
+    engine: Literal["auto", "workers", "batched", "inline"] = key(
+        "auto", "how clients are computed; it depends on the model"
+    )
+    workers: Count | None = key(None, "processes of the engine `workers`; as many as cores")
+    precision: Literal["float32", "bfloat16"] = key(
+        "float32", "of the clients' forward and backward passes"
+    )
 
     def __init__(self, **values: Any) -> None:
         if strange := [key for key in values if key not in type(self).model_fields]:
@@ -113,6 +130,15 @@ def _per_step(text: str) -> bool:
         return text.endswith("/K") and 0 < float(text.removesuffix("/K")) < math.inf
     except ValueError:
         return False
+
+
+def as_markdown() -> str:
+    """The table of keys, for documents."""
+    rows = [
+        (f"`{name}`", "" if field.default is None else f"`{field.default}`", str(field.description))
+        for name, field in Experiment.model_fields.items()
+    ]
+    return markdown_table(("key", "default", "meaning"), rows)
 
 
 def explain(error: ValidationError, values: Mapping[str, Any]) -> str:

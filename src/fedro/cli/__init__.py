@@ -1,4 +1,4 @@
-"""The command line: ``fedro plan | run | rules | attacks | kappa | reproduce``.
+"""The command line: ``fedro plan | run | data | rules | attacks | kappa | reproduce``.
 
 Heavy things are imported inside the commands, so that ``fedro --help`` is instant.
 """

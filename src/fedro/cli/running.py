@@ -120,3 +120,32 @@ def fresh_folder(name: str) -> Path:
     from datetime import datetime
 
     return Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+
+
+@app.command()
+@explains_errors
+def data(
+    dataset: Annotated[str, typer.Argument(help="Like digits, femnist(path='…'), my_module:make.")],
+    clients: Annotated[int | None, typer.Option(help="How many clients (n).")] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="owner, iid, dirichlet(alpha=…) or shards(per_client=…).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the split and the partition.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw samples and classes of the clients into this file.")
+    ] = None,
+) -> None:
+    """What the clients hold: samples and classes of each."""
+    import sys
+
+    from fedro.data import make_federation
+
+    sys.path.insert(0, "")
+    federation = make_federation(dataset, clients=clients, partition=partition, seed=seed)
+    print(federation.summary())
+    if plot is not None:
+        from fedro.data.picture import picture
+        from fedro.figures import save
+
+        save(picture(federation), plot)
+        print(f"Drawn to {plot}")
