@@ -91,6 +91,25 @@ def read_demo():
 
 
 @pytest.mark.slow
+def test_worker_processes_killed_with_their_parent_and_resumed_with_others(tmp_path):
+    changes = {"engine": "workers", "rounds": 12, "checkpoint_every": 2}
+    for workers, path in ((2, tmp_path / "whole"), (1, tmp_path / "stopped")):
+        child = subprocess.Popen(
+            command("--out", path, "--quiet", workers=workers, **changes), start_new_session=True
+        )
+        deadline = time.monotonic() + 90
+        while child.poll() is None and (workers == 2 or progress(path) < 5):
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        if workers == 1:
+            os.killpg(child.pid, signal.SIGKILL)  # the workers, too
+        assert child.wait() == (0 if workers == 2 else -9)
+    again = command("--out", path, "--resume", "--quiet", workers=3, **changes)
+    assert subprocess.run(again, timeout=90).returncode == 0
+    assert outcome(path) == outcome(tmp_path / "whole")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_stopped_again_and_again_and_resumed_it_ends_with_the_same_bits(whole, tmp_path, signal_):
     path = tmp_path / "stopped"

@@ -13,7 +13,7 @@ from rich.table import Table
 from fedro.measures import Score
 from fedro.rounds import Round
 from fedro.setup import Setup
-from fedro.wording import counted, percent
+from fedro.wording import counted
 
 
 def describe(setup: Setup) -> Panel:
@@ -89,7 +89,7 @@ def closing(summary: dict[str, Any], path: Path | None) -> Group:
 
 
 def _share(value: float | None) -> str:
-    return "" if value is None else percent(round(value, 4))
+    return "" if value is None else f"{100 * value:.1f}%"
 
 
 def _number(value: float | None) -> str:

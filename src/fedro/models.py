@@ -50,8 +50,7 @@ def small_cnn(shape: Shape, classes: int, *, channels: int = 16) -> nn.Module:
     channels = count("channels", channels, 1)
     return nn.Sequential(
         nn.Conv2d(depth, channels, 3),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        *_rectified_pool(),
         nn.Flatten(),
         nn.Linear(channels * ((height - 2) // 2) * ((width - 2) // 2), classes),
     )
