@@ -164,13 +164,13 @@ def test_a_killed_worker_is_replaced_and_the_bits_are_the_same(order):
 @pytest.mark.slow
 def test_a_job_that_kills_every_worker_is_given_up(order):
     order.write_text("always die")
-    with pytest.raises(RuntimeError, match=r"3 worker processes died .* exit code -9"):
+    with pytest.raises(ChildProcessError, match=r"3 worker processes died .* exit code -9"):
         train("workers", setting("test_engine:Noisy", workers=2))
 
 
 def test_an_error_in_the_model_is_told_with_its_place(order):
     order.write_text("always fail")
-    with pytest.raises(RuntimeError, match=r"(?s)ZeroDivisionError: the model's own.*forward"):
+    with pytest.raises(ChildProcessError, match=r"(?s)ZeroDivisionError: the model's own.*forward"):
         train("workers", setting("test_engine:Noisy", workers=1))
 
 

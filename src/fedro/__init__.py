@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from fedro.experiment import Experiment, read_experiment
     from fedro.kappa_search import Found, search_kappa
     from fedro.planning import Outlook, Plan, plan
+    from fedro.recorded import run_into
     from fedro.rounds import Round
     from fedro.rules import RULES, Rule, parse_rule
+    from fedro.setup import prepare
     from fedro.training import run
 
 __version__ = "0.1.0"
@@ -36,8 +38,10 @@ _HOME = {
     "parse_attack": "attacks",
     "parse_rule": "rules",
     "plan": "planning",
+    "prepare": "setup",
     "read_experiment": "experiment",
     "run": "training",
+    "run_into": "recorded",
     "search_kappa": "kappa_search",
 }
 __all__ = [
@@ -57,8 +61,10 @@ __all__ = [
     "parse_attack",
     "parse_rule",
     "plan",
+    "prepare",
     "read_experiment",
     "run",
+    "run_into",
     "search_kappa",
 ]
 

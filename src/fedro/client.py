@@ -33,7 +33,13 @@ class Recipe(NamedTuple):
         """Of each example: the negative log likelihood, or half the squared error."""
         if self.task == "classify":
             return -F.log_softmax(outputs.float(), 1).gather(1, y[:, None])[:, 0]
-        return 0.5 * (outputs.float() - y).flatten(1).square().sum(1)
+        if outputs.numel() != y.numel():
+            raise ValueError(
+                f"the model gives outputs of shape {tuple(outputs.shape)} for targets of shape "
+                f"{tuple(y.shape)}: need as many numbers"
+            )
+        gaps = outputs.float().reshape(len(y), -1) - y.reshape(len(y), -1)
+        return 0.5 * gaps.square().sum(1)
 
     def autocast(self, device: torch.device) -> AbstractContextManager[object]:
         """The precision of the forward pass; weights and updates stay float32."""
@@ -49,7 +55,7 @@ def local_update(
 
     Returns the mean loss over the steps.
     """
-    model.vector.copy_(start)
+    model.load(start)
     model.module.train()
     optimizer = torch.optim.SGD(
         model.parameters, lr=lr, momentum=recipe.momentum, weight_decay=recipe.l2, fused=True
@@ -61,9 +67,14 @@ def local_update(
             outputs = model.module(recipe.inputs(inputs))
         loss = recipe.losses(outputs, targets).mean()
         torch.autograd.backward(loss)
+        for parameter in model.parameters:
+            if parameter.grad is None:  # no part in the loss: it still decays
+                parameter.grad = torch.zeros_like(parameter)
         optimizer.step()
         total += loss.detach()
     torch.sub(model.vector, start, out=out)
+    statistics = slice(model.trained, None)
+    out[statistics][model.vector[statistics] == start[statistics]] = 0.0  # Inf − Inf, in a mask
     return float(total) / len(x)
 
 
@@ -72,7 +83,7 @@ def evaluate(
     model: FlatModel, weights: Tensor, x: Tensor, y: Tensor, recipe: Recipe, batch: int = 256
 ) -> tuple[Tensor, Tensor]:
     """The loss (m,) of each example, and whether it is classified rightly (m,)."""
-    model.vector.copy_(weights)
+    model.load(weights)
     model.module.eval()
     losses, right = [], []
     for inputs, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):

@@ -112,7 +112,7 @@ class Conv2d(nn.Conv2d):
         """The convolution, by whichever way is faster."""
         if not self._is_plain(x):
             return super().forward(x)
-        if not self._is_worth_it():
+        if not self._is_worth_it() or min(x.shape[2:]) < self.kernel_size[0]:
             return F.conv2d(x, channels_last(self.weight), self.bias, padding=self.padding)
         padding, r = self.padding[0], self.kernel_size[0]
         assert isinstance(padding, int)

@@ -1,15 +1,16 @@
 """The demo: FedRo and plain averaging side by side, under five attacks."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedro.experiment import Experiment, read_experiment
+from fedro.experiment import Experiment, ExperimentError, parse_changes, read_experiment
 from fedro.record import read
-from fedro.recorded import open_folder, recorded_run
+from fedro.recorded import run_into
 from fedro.setup import prepare
 
 ATTACKS = {
@@ -23,9 +24,13 @@ ATTACKS = {
 AVERAGE = "mean"
 
 
-def demo(out: Path, changes: Sequence[str], console: Console) -> None:
+def demo(out: Path, changes: Sequence[str], console: Console, resume: bool = False) -> None:
     """Train each pair, and print the accuracies side by side."""
     base = read_experiment("demo", changes)
+    if "attack" in parse_changes(changes):
+        raise ExperimentError(
+            "the demo has its own attacks: name an experiment, like fedro run demo"
+        )
     runs = {
         (attack, rule): base.replace(attack=attack, rule=rule)
         for attack in ATTACKS
@@ -33,9 +38,10 @@ def demo(out: Path, changes: Sequence[str], console: Console) -> None:
     }
     first = prepare(base)
     console.print(
-        f"{first.federation.clients} clients share the handwritten digits; {base.byzantine} of "
-        f"them are bad. Each of {base.rounds} rounds samples {first.sampled} and tolerates "
-        f"{first.tolerated}."
+        f"{first.federation.clients} clients share {base.dataset}; {base.byzantine} of them are "
+        f"bad. Each of {base.rounds} rounds samples {first.sampled} and tolerates "
+        f"{first.tolerated}.",
+        markup=False,
     )
     found: dict[tuple[str, str], float] = {}
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn())
@@ -44,20 +50,21 @@ def demo(out: Path, changes: Sequence[str], console: Console) -> None:
         for (attack, rule), experiment in runs.items():
             bar.update(task, description=f"{ATTACKS[attack]}, {rule}")
             name = f"{attack.partition('(')[0]}-{'mean' if rule == AVERAGE else 'fedro'}"
-            found[attack, rule] = train(experiment, out / name, lambda: bar.advance(task))
+            found[attack, rule] = train(experiment, out / name, resume, lambda: bar.advance(task))
     console.print(comparison(base.rule, found))
-    console.print(f"Final models, on the honest clients' test data. The runs are in {out}")
+    note = f"Final models, on the honest clients' test data. The runs are in {out}"
+    console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
-def train(experiment: Experiment, path: Path, advance: Callable[[], None]) -> float:
+def train(experiment: Experiment, path: Path, resume: bool, advance: Callable[[], None]) -> float:
     """Run into a folder; the accuracy of the final model."""
-    setup = prepare(experiment)
-    with open_folder(setup, path, resume=False) as folder:
-        for _ in recorded_run(setup, folder):
+    resume = resume and (path / "run.json").exists()
+    with closing(run_into(path, experiment, resume=resume)) as rounds:
+        for _ in rounds:
             advance()
     summary = read(path).summary
     assert summary is not None
-    return float(summary["final"]["accuracy"])
+    return float(summary["final"]["accuracy"] or 0.0)
 
 
 def comparison(rule: str, found: Mapping[tuple[str, str], float]) -> Table:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -19,14 +20,16 @@ from fedro.wording import counted
 def describe(setup: Setup) -> Panel:
     """What is about to be run, and what should be known before."""
     e, n = setup.experiment, setup.federation.clients
+    names = (e.dataset, str(setup.attack), setup.model_name or "your model", str(setup.rule))
+    dataset, attack, model, rule = map(escape, names)
     lines = [
-        f"{n} clients with {e.dataset}, {e.byzantine} of them bad ({setup.attack}); "
-        f"{setup.model_name or 'your model'} with {setup.flat.trained:,} parameters",
+        f"{n} clients with {dataset}, {e.byzantine} of them bad ({attack}); "
+        f"{model} with {setup.flat.trained:,} parameters",
         f"{e.rounds} rounds: sample [bold]{setup.sampled}[/], tolerate [bold]{setup.tolerated}[/], "
-        f"aggregate with [bold]{setup.rule}[/], {counted(e.local_steps, 'local step')}",
+        f"aggregate with [bold]{rule}[/], {counted(e.local_steps, 'local step')}",
         f"[dim]engine {setup.engine_kind}, device {setup.device}, {e.precision}, seed {e.seed}[/]",
     ]
-    lines += [f"[bold yellow]{note}[/]" for note in setup.notes]
+    lines += [f"[bold yellow]{escape(note)}[/]" for note in setup.notes]
     return Panel("\n".join(lines), title="Run", title_align="left", expand=False)
 
 
@@ -84,7 +87,7 @@ def closing(summary: dict[str, Any], path: Path | None) -> Group:
     lines += [f"{summary[key]} {text}." for key, text in events.items() if summary[key]]
     lines.append(f"{summary['rounds']} rounds in {summary['seconds']:.1f} s.")
     if path is not None:
-        lines.append(f"Model, rounds and configuration are in {path}")
+        lines.append(f"Model, rounds and configuration are in {escape(str(path))}")
     return Group(table, "\n".join(lines))
 
 

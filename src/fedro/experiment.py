@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from fedro.registry import unknown
 from fedro.wording import markdown_table
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False, strict=True)]
+NotNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Natural = Annotated[int, Field(ge=0, strict=True)]
 Schedule = list[tuple[Annotated[int, Field(ge=0)], Positive]]
@@ -44,9 +44,11 @@ class Experiment(BaseModel):
     byzantine: Natural = key(0, "b, the number of bad clients; who they are is drawn from the seed")
     attack: str = key("none", "what they do, like alie or sign_flip | takeover")
     rule: str = key("nnm | trimmed_mean", "what the server aggregates with")
-    sampled: Count | None = key(None, "n̂, clients invited each round; from the plan")
+    sampled: Count | None = key(
+        None, "n̂, clients invited each round; from the plan (10 if none is bad)"
+    )
     tolerated: Natural | None = key(None, "b̂, bad ones among them; from the plan")
-    confidence: Annotated[float, Field(gt=0, le=1)] = key(0.99, "wanted by the plan")
+    confidence: Annotated[float, Field(gt=0, le=1, strict=True)] = key(0.99, "wanted by the plan")
     bound: Literal["exact", "shifted", "literal"] = key("exact", "how the plan counts")
     root: Count | str | None = key(
         None, "the server's own examples, for fltrust and monna: how many to draw, or a data set"
@@ -58,7 +60,9 @@ class Experiment(BaseModel):
         0.1, 'γ_c: a number, "c/K", or by round: [[0, 0.1], [300, 0.02]]'
     )
     server_lr: Positive = key(1.0, "γ_s")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = key(0.0, "of the clients' steps in a round")
+    momentum: Annotated[float, Field(ge=0, lt=1, strict=True)] = key(
+        0.0, "of the clients' steps in a round"
+    )
     l2: NotNegative = key(0.0, "weight decay of the clients' steps")
     output: Literal["last", "random"] = key(
         "last", "the final model, or a uniformly random iterate as in the paper"

@@ -5,17 +5,17 @@
 (torch.Size([650]), 650)
 """
 
-import inspect
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from fedro.checks import count
 from fedro.convolution import Conv2d
-from fedro.registry import Table, check_options, load, parse_stage
+from fedro.registry import Table, arguments_for, check_options, load, parse_stage
 from fedro.rng import derived, seeded
 
 Shape = tuple[int, ...]
@@ -140,14 +140,19 @@ def build(text: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
     make: Callable[..., Any] = load(name) if ":" in name else MODELS[name]
     given: dict[str, Any] = {"shape": tuple(shape), "classes": classes}
     if ":" in name:
-        taken = inspect.signature(make).parameters
-        given = {key: value for key, value in given.items() if key in taken}
+        given = arguments_for(name, make, options, given)
     else:
         check_options(name, make, options)
+        given |= options
+    return seeded_module(lambda: make(**given), f"model {text!r}", seed)
+
+
+def seeded_module(make: Callable[[], Any], name: str, seed: int) -> nn.Module:
+    """A module made with dice of its own."""
     with seeded(derived(seed, "model")):
-        module = make(**given, **options)
+        module = make()
     if not isinstance(module, nn.Module):
-        raise ValueError(f"model {text!r} made a {type(module).__name__}: need a torch.nn.Module")
+        raise ValueError(f"{name} made a {type(module).__name__}: need a torch.nn.Module")
     return module
 
 
@@ -155,10 +160,12 @@ class FlatModel:
     """A module whose trainable parameters, then floating-point buffers, are one vector (width,).
 
     Writing to `vector` changes the module, training the module changes `vector`. Frozen parameters
-    and integer buffers stay out.
+    and integer buffers stay out; `load` sets them back, should training have changed them.
     """
 
     def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
+        if any(is_lazy(part) for part in (*module.parameters(), *module.buffers())):
+            raise ValueError("the model has lazy layers: call it on an example before it is used")
         self.module = module.to(device)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
@@ -181,6 +188,16 @@ class FlatModel:
             if name.rpartition(".")[2] == "running_var":
                 self.variances.append(part)
             start += size
+        mine = {id(tensor) for tensor in self._tensors(buffers)}
+        rest = [t for t in (*module.parameters(), *module.buffers()) if id(t) not in mine]
+        self._rest = [(tensor, tensor.detach().clone(), tensor._version) for tensor in rest]
+
+    def load(self, vector: Tensor) -> None:
+        """Make the module that of this vector, and nothing that training left behind."""
+        self.vector.copy_(vector)
+        for tensor, kept, version in self._rest:
+            if tensor._version != version:
+                tensor.data.copy_(kept)
 
     def _tensors(self, buffers: dict[str, Tensor]) -> Iterator[Tensor]:
         yield from self.parameters
@@ -188,7 +205,7 @@ class FlatModel:
 
     def tensors(self, vector: Tensor) -> dict[str, Tensor]:
         """The module's whole state with these weights, by name, as copies."""
-        self.vector.copy_(vector)
+        self.load(vector)
         return {key: value.detach().clone() for key, value in self.module.state_dict().items()}
 
     @property

@@ -1,16 +1,18 @@
 """A run that is written down: training and the run folder, put together."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
+from fedro.data import Federation
 from fedro.experiment import Experiment
-from fedro.record import RunFolder
+from fedro.record import RunFolder, RunFolderError
 from fedro.rounds import Round
 from fedro.server import State
-from fedro.setup import Setup
+from fedro.setup import Setup, prepare
 from fedro.training import run
 
 LAST = 3  # evaluations that the mean of the last ones is over
@@ -25,7 +27,7 @@ def open_folder(setup: Setup, path: Path, resume: bool) -> RunFolder:
     return RunFolder.create(path, config=config, fingerprint=fingerprint)
 
 
-def recorded_run(setup: Setup, folder: RunFolder) -> Iterator[Round]:
+def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
     """Train from where the folder's run has ended, and write everything down.
 
     However it is stopped, the folder holds a run that can be resumed to the same bits.
@@ -41,13 +43,32 @@ def recorded_run(setup: Setup, folder: RunFolder) -> Iterator[Round]:
                 folder.checkpoint(state.round, state.tensors(), {})
                 unsaved = None
             yield done
-    except (KeyboardInterrupt, GeneratorExit):
-        if unsaved is not None:
+    except BaseException as error:
+        if unsaved is not None and not isinstance(error, RunFolderError):
             folder.checkpoint(unsaved.round, unsaved.tensors(), {})
         raise
     assert state is not None
-    output = state.model if state.chosen is None else state.chosen
-    folder.finish(setup.flat.tensors(output), summarize(setup, folder.rounds()))
+    folder.finish(setup.flat.tensors(state.output), summarize(setup, folder.rounds()))
+
+
+def run_into(
+    path: Path | str,
+    experiment: Experiment,
+    *,
+    federation: Federation | None = None,
+    model: nn.Module | Callable[[], nn.Module] | None = None,
+    resume: bool = False,
+) -> Generator[Round, None, None]:
+    """Like `run`, and everything is written down in a folder; with `resume`, go on there."""
+    setup = prepare(experiment, federation=federation, model=model)
+    folder = open_folder(setup, Path(path), resume)
+    return _into(setup, folder)
+
+
+def _into(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
+    with folder:
+        if not folder.finished:
+            yield from recorded_run(setup, folder)
 
 
 def summarize(setup: Setup, rounds: list[dict[str, Any]]) -> dict[str, Any]:

@@ -124,6 +124,31 @@ def load(text: str) -> Any:
     return getattr(found, name)
 
 
+def arguments_for(
+    text: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    offered: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What a user's function is called with: its options, and of what is offered what it takes."""
+    parameters = inspect.signature(function).parameters
+    named = {
+        key: parameter.default is parameter.empty
+        for key, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for key in options:
+        if key not in named and not anything:
+            raise ValueError(unknown(f"option of {text}", key, list(named)))
+    given = {key: value for key, value in offered.items() if key in named and value is not None}
+    given |= options
+    for key, needed in named.items():
+        if needed and key not in given:
+            raise ValueError(f"{text} needs {key}: write {text}({key}=…)")
+    return given
+
+
 class Stage(NamedTuple):
     """One step of a pipeline: ``centered_clipping(tau=10)`` is a name and its options."""
 

@@ -31,6 +31,11 @@ class State:
     memory: Mapping[str, Tensor] = field(default_factory=dict)  # the attackers'
     chosen: Tensor | None = None  # the random iterate, once it has come
 
+    @property
+    def output(self) -> Tensor:
+        """The model that the run gives: the random iterate if one was drawn, else the last."""
+        return self.model if self.chosen is None else self.chosen
+
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds; `from_tensors` reads it back."""
         found = {"model": self.model, "previous": self.previous, "chosen": self.chosen}
@@ -115,8 +120,8 @@ def step(
 
 
 def robust(rule: Rule) -> bool:
-    """Whether the rule takes bad rows into account at all."""
-    return any(entry.valid != "any b" for entry in rule.entries)
+    """Whether it is anything but plain averaging."""
+    return [stage.name for stage in rule.stages] != ["mean"]
 
 
 def rule_seed(seed: int, round: int) -> int:

@@ -1,9 +1,12 @@
 """From an experiment to what a run works with: data, model, rule, attack, and a safe n̂ and b̂."""
 
+import copy
+import math
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from importlib.metadata import version
 from typing import Any
 
@@ -14,15 +17,15 @@ from torch import Tensor, nn
 
 from fedro import engine
 from fedro.attacks import Attack, parse_attack
-from fedro.client import Recipe
+from fedro.client import Recipe, evaluate, local_update
 from fedro.data import Examples, Federation, make_federation
 from fedro.experiment import Experiment, ExperimentError
-from fedro.feasibility import Setting as Risk
-from fedro.models import FlatModel, build
-from fedro.planning import plan
-from fedro.rng import stream
+from fedro.models import FlatModel, build, seeded_module
+from fedro.rng import seeded, stream
 from fedro.rules import Rule, parse_rule
-from fedro.wording import percent
+from fedro.safety import choose_sample
+from fedro.server import State
+from fedro.wording import counted
 
 MODEL_FOR = {
     "digits": "mlp",
@@ -53,6 +56,17 @@ class Setup:
         return FlatModel(self.build(), self.device)
 
     @cached_property
+    def start(self) -> Tensor:
+        """The model that training starts from (width,)."""
+        return FlatModel(self.build(), self.device).vector
+
+    def module(self, state: State) -> nn.Module:
+        """The trained module: the run's output, or the model after the rounds until now."""
+        module = self.build()
+        module.load_state_dict(self.flat.tensors(state.output))
+        return module
+
+    @cached_property
     def byzantine(self) -> NDArray[np.bool_]:
         """Which clients are bad (n,)."""
         n, bad = self.federation.clients, self.experiment.byzantine
@@ -63,21 +77,26 @@ class Setup:
     @cached_property
     def device(self) -> str:
         """Where training happens."""
-        name = self.experiment.device
+        name, found = self.experiment.device, torch.cuda.device_count()
         if name == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        if name.startswith("cuda") and not torch.cuda.is_available():
-            raise ExperimentError(f"device={name!r}: PyTorch sees no CUDA device here; use 'cpu'")
-        try:
-            return str(torch.device(name))
-        except RuntimeError:
-            raise ExperimentError(f"device={name!r}: use 'auto', 'cpu' or 'cuda'") from None
+            return "cuda" if found else "cpu"
+        if name in ("cpu", *("cuda" for _ in range(found)), *(f"cuda:{i}" for i in range(found))):
+            return name
+        seen = f"PyTorch sees {counted(found, 'CUDA device')} here"
+        raise ExperimentError(f"device={name!r}: use 'auto', 'cpu', 'cuda' or 'cuda:0'; {seen}")
 
     @cached_property
     def engine_kind(self) -> str:
         """The kind of engine."""
-        by_name = self.model_name is not None
-        return engine.choose(self.experiment.engine, self.flat, self.device, by_name)
+        elsewhere = self.model_name is not None and not self.model_name.startswith("__main__:")
+        kind = engine.choose(self.experiment.engine, self.flat, self.device, elsewhere)
+        if kind != "batched":
+            return kind
+        if (trouble := engine.why_not_batched(self._engine_setting())) is None:
+            return kind
+        if self.experiment.engine == "batched":
+            raise ExperimentError(f"engine='batched' cannot train this model: {trouble}")
+        return engine.choose("auto", self.flat, self.device, elsewhere, batched=False)
 
     @cached_property
     def recipe(self) -> Recipe:
@@ -91,8 +110,11 @@ class Setup:
 
     def make_engine(self) -> engine.Engine:
         """An engine with a row for each sampled client, and one for the server's own update."""
+        return engine.make_engine(self.engine_kind, self._engine_setting())
+
+    def _engine_setting(self) -> engine.Setting:
         x, y = self.federation.train(0)
-        setting = engine.Setting(
+        return engine.Setting(
             build=self.build,
             recipe=self.recipe,
             rows=self.sampled + (self.root is not None),
@@ -101,12 +123,11 @@ class Setup:
             example=(x[0], y[0]),
             model=self.model_name,
             shape=self.federation.shape,
-            classes=self.federation.classes,
+            classes=outputs(self.federation),
             seed=self.experiment.seed,
             device=self.device,
             workers=self.experiment.workers,
         )
-        return engine.make_engine(self.engine_kind, setting)
 
     @cached_property
     def test(self) -> tuple[Examples, NDArray[np.int64]]:
@@ -121,30 +142,44 @@ class Setup:
 
     def fingerprint(self) -> dict[str, Any]:
         """What must be the same for the same bits; a run is resumed only where it is."""
+        packages = ("fedro", "torch", "numpy", "numba")
+        inline = self.engine_kind == "inline" and self.device == "cpu"
+        data = self.federation
+        counts = (data.sizes, data.test_sizes, data.label_counts)
         return {
-            "fedro": version("fedro"),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
+            **{package: version(package) for package in packages},
             "python": platform.python_version(),
             "cpu": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
             "device": self.device,
             "precision": self.experiment.precision,
             "engine": self.engine_kind,
-            "group": _group() if self.engine_kind == "batched" else None,
+            "group": engine.GROUP if self.engine_kind == "batched" else None,
+            "threads": torch.get_num_threads() if inline else None,
+            "model": f"{self.model_name or 'an object'}, {checksum(self.start.cpu().numpy())}",
+            "data": f"{data.name}, {checksum(*counts)}",
+            "sampled": self.sampled,
+            "tolerated": self.tolerated,
         }
 
 
-def _group() -> int:
-    from fedro.engine.batched import GROUP
+def checksum(*arrays: NDArray[Any]) -> str:
+    """A short name for the contents of some arrays."""
+    digest = blake2b(digest_size=8)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
-    return GROUP
+
+def outputs(federation: Federation) -> int:
+    """How many numbers a model gives for an example: a score for each class, or the targets."""
+    return federation.classes or max(1, math.prod(federation.train(0).y.shape[1:]))
 
 
 def prepare(
     experiment: Experiment,
     *,
     federation: Federation | None = None,
-    model: Callable[[], nn.Module] | None = None,
+    model: nn.Module | Callable[[], nn.Module] | None = None,
 ) -> Setup:
     """Check everything that can be checked before training, and choose what was left open."""
     rule, attack = parse_rule(experiment.rule), parse_attack(experiment.attack)
@@ -154,6 +189,10 @@ def prepare(
         partition=experiment.partition,
         seed=experiment.seed,
     )
+    if experiment.clients not in (None, federation.clients):
+        raise ExperimentError(
+            f"clients={experiment.clients}, but the federation given has {federation.clients}"
+        )
     if experiment.byzantine >= federation.clients:
         raise ExperimentError(
             f"byzantine={experiment.byzantine} of {federation.clients} clients: somebody must be "
@@ -162,10 +201,10 @@ def prepare(
     sampled, tolerated, notes = choose_sample(experiment, federation.clients)
     _check_rule(rule, sampled, tolerated, experiment)
     name = None if model else experiment.model or _model_for(experiment.dataset)
-    return Setup(
+    setup = Setup(
         experiment=experiment,
         federation=federation,
-        build=model or _builder(str(name), federation, experiment.seed),
+        build=_builder(model if name is None else name, federation, experiment.seed),
         model_name=name,
         rule=rule,
         attack=attack,
@@ -174,48 +213,28 @@ def prepare(
         root=_root(experiment, federation),
         notes=tuple(notes),
     )
+    _try_out(setup)
+    return setup
 
 
-def choose_sample(experiment: Experiment, clients: int) -> tuple[int, int, list[str]]:
-    """n̂ and b̂, from the plan where they are not given, and what to say about them."""
-    sampled, tolerated = experiment.sampled, experiment.tolerated
-    if sampled is not None and sampled > clients:
-        raise ExperimentError(f"sampled={sampled}: there are only {clients} clients")
-    if tolerated is None:
-        chosen = plan(
-            clients=clients,
-            byzantine=experiment.byzantine,
-            rounds=experiment.rounds,
-            confidence=experiment.confidence,
-            bound=experiment.bound,
-            sampled=sampled,
-        )
-        return chosen.sampled, chosen.tolerated, []
-    assert sampled is not None  # the experiment has seen to it
-    risk = Risk(
-        population=clients,
-        byzantine=experiment.byzantine,
-        draws=experiment.rounds,
-        retries=0,
-        dropout=0.0,
-        confidence=experiment.confidence,
-        bound="exact",
-    )
-    safe = risk.achieved(sampled, tolerated)
-    if safe >= experiment.confidence:
-        return sampled, tolerated, []
-    return sampled, tolerated, [unsafe(experiment, clients, safe)]
-
-
-def unsafe(experiment: Experiment, clients: int, safe: float) -> str:
-    """That a choice of n̂ and b̂ is not safe, in plain words."""
-    return (
-        f"Not safe: with {experiment.byzantine} bad clients of {clients}, sampling "
-        f"{experiment.sampled} and tolerating {experiment.tolerated}, all {experiment.rounds} "
-        f"rounds stay within what is tolerated with probability {percent(safe)} only (wanted "
-        f"{percent(experiment.confidence)}). `fedro plan --clients {clients} --byzantine "
-        f"{experiment.byzantine} --rounds {experiment.rounds}` says what would be safe."
-    )
+def _try_out(setup: Setup) -> None:
+    """One step and one evaluation, so that what cannot work is said now."""
+    model, size = FlatModel(setup.build(), setup.device), setup.experiment.batch_size
+    dice = stream(setup.experiment.seed, "trial")
+    room = torch.empty_like(model.vector)
+    start = model.vector.clone()
+    for examples in filter(None, (setup.federation.train(0), setup.root)):
+        x, y = (part.to(setup.device) for part in draw_batches(examples, dice, 1, size))
+        try:
+            with seeded(0):
+                local_update(model, start, x, y, setup.recipe, 1e-3, room)
+        except Exception as error:
+            raise ExperimentError(
+                f"a trial step of {setup.model_name or 'the model'} with {size} examples of shape "
+                f"{tuple(x.shape[2:])} failed: {type(error).__name__}: {error}"
+            ) from error
+    (x, y), _ = setup.test
+    evaluate(model, start, x[:size].to(setup.device), y[:size].to(setup.device), setup.recipe)
 
 
 def _check_rule(rule: Rule, sampled: int, tolerated: int, experiment: Experiment) -> None:
@@ -244,9 +263,14 @@ def _model_for(dataset: str) -> str:
     return MODEL_FOR[name]
 
 
-def _builder(name: str, federation: Federation, seed: int) -> Callable[[], nn.Module]:
-    build(name, federation.shape, federation.classes, seed)  # errors now, not in a worker
-    return lambda: build(name, federation.shape, federation.classes, seed)
+def _builder(model: Any, federation: Federation, seed: int) -> Callable[[], nn.Module]:
+    """What makes the same module each time, from a text, a module, or a function that makes one."""
+    if isinstance(model, str):
+        return lambda: build(model, federation.shape, outputs(federation), seed)
+    if isinstance(model, nn.Module):
+        kept = copy.deepcopy(model)
+        return lambda: copy.deepcopy(kept)
+    return lambda: copy.deepcopy(seeded_module(model, "model=…", seed))
 
 
 def _root(experiment: Experiment, federation: Federation) -> Examples | None:

@@ -5,7 +5,7 @@
 [3, 3]
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from torch import nn
 
@@ -20,14 +20,25 @@ def run(
     experiment: Experiment | Setup,
     *,
     federation: Federation | None = None,
-    model: Callable[[], nn.Module] | None = None,
+    model: nn.Module | Callable[[], nn.Module] | None = None,
     state: State | None = None,
-) -> Iterator[Round]:
-    """Train, and tell each round; `state` goes on where a round has ended."""
+) -> Generator[Round, None, None]:
+    """Train, and tell each round; `state` goes on where a round has ended.
+
+    Data and a model (a module, or something that makes one) can be given as objects.
+    """
     setup = experiment
     if isinstance(setup, Experiment):
         setup = prepare(setup, federation=federation, model=model)
-    state = state or State(0, setup.flat.vector.clone())
+    state = state or State(0, setup.start)
+    if state.model.shape != setup.start.shape:
+        raise ValueError(
+            f"state has a model of {len(state.model)} numbers, and this one has {len(setup.start)}"
+        )
+    return _rounds(setup, state)
+
+
+def _rounds(setup: Setup, state: State) -> Generator[Round, None, None]:
     with setup.make_engine() as engine:
         for _ in range(state.round, setup.experiment.rounds):
             done = one_round(setup, engine, state)

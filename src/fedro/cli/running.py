@@ -1,6 +1,7 @@
 """``fedro run``: train under attack, and see what became of it."""
 
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fedro.setup import Setup
+
+
+PLAIN: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
 
 
 @app.command()
@@ -43,15 +47,35 @@ def run(
     sys.path.insert(0, "")  # your own models, data and attacks are found from where you are
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops like Ctrl-C
     console = Console(quiet=quiet)
-    if config is None and not resume:
-        from fedro.demo import demo
-
-        demo(out or fresh_folder("demo"), changes or [], console)
-        return
     try:
-        one_run(config, changes or [], out, resume, tensorboard, console)
+        if config is None and (not resume or is_demo(out)):
+            whole_demo(changes or [], out, resume, tensorboard, console)
+        else:
+            one_run(config, changes or [], out, resume, tensorboard, console)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def is_demo(out: Path | None) -> bool:
+    """Whether a folder holds the demo's runs, each in a folder of its own."""
+    return out is not None and not (out / "run.json").exists() and any(out.glob("*/run.json"))
+
+
+def whole_demo(
+    changes: list[str], out: Path | None, resume: bool, tensorboard: bool, console: "Console"
+) -> None:
+    """All runs of the demo."""
+    from fedro.demo import demo
+
+    if tensorboard:
+        raise ValueError("--tensorboard is for one run: name an experiment, like fedro run demo")
+    out = out or fresh_folder("demo")
+    try:
+        demo(out, changes, console, resume)
+    except KeyboardInterrupt:
+        same = "".join(f" --set '{change}'" for change in changes)
+        typer.echo(f"Stopped and saved: fedro run --resume --out {out}{same} goes on.")
+        raise
 
 
 def one_run(
@@ -95,20 +119,28 @@ def follow(
     console.print(display.describe(setup))
     with open_folder(setup, out, resume) as folder:
         if folder.finished:
-            console.print(f"The run in {out} is complete.")
+            console.print(f"The run in {out} is complete.", **PLAIN)
         else:
             last = folder.latest()
             start = 0 if last is None else last.round
             log = tensorboard_log(out / "tensorboard") if tensorboard else None
             try:
-                with display.progress(setup, start, console) as show:
-                    for done in recorded_run(setup, folder):
+                with (
+                    display.progress(setup, start, console) as show,
+                    closing(recorded_run(setup, folder)) as rounds,
+                ):
+                    for done in rounds:
                         show(done)
                         if log is not None:
                             log(done)
             except KeyboardInterrupt:
-                console.print(f"Stopped and saved: fedro run --resume --out {out} goes on.")
+                console.print(
+                    f"Stopped and saved: fedro run --resume --out {out} goes on.", **PLAIN
+                )
                 raise
+            except ChildProcessError as error:
+                advice = f"The run is saved: fedro run --resume --out {out} goes on."
+                raise ChildProcessError(f"{error}\n{advice}") from None
     summary = read(out).summary
     assert summary is not None
     console.print(display.closing(summary, out))

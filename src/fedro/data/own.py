@@ -1,6 +1,5 @@
 """Your own data: clients' arrays in memory, or a function of yours that makes them."""
 
-import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from fedro.data import tidy
 from fedro.data.federation import Federation, Rows, Scaling
-from fedro.registry import load, unknown
+from fedro.registry import arguments_for, load
 
 WANTED = (
     "a Federation, or a list with one entry for each client: "
@@ -78,7 +77,7 @@ def call_own(text: str, options: Mapping[str, Any], clients: int | None, seed: i
     function = load(text)
     if not callable(function):
         raise ValueError(f"{text} is {type(function).__name__}, not a function that gives {WANTED}")
-    made = function(**_arguments(text, function, options, {"clients": clients, "seed": seed}))
+    made = function(**arguments_for(text, function, options, {"clients": clients, "seed": seed}))
     if isinstance(made, Federation):
         _check(made, text)
         return made
@@ -108,24 +107,3 @@ def _check(made: Federation, text: str) -> None:
                     f"{text}: client {client} has examples of shape {part.shape}, the first "
                     f"{form.shape}; make them equal"
                 )
-
-
-def _arguments(
-    text: str, function: Any, options: Mapping[str, Any], offered: Mapping[str, Any]
-) -> dict[str, Any]:
-    parameters = inspect.signature(function).parameters
-    named = {
-        key: parameter.default is parameter.empty
-        for key, parameter in parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
-    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    for key in options:
-        if key not in named and not anything:
-            raise ValueError(unknown(f"option of {text}", key, list(named)))
-    given = {key: value for key, value in offered.items() if key in named and value is not None}
-    given |= options
-    for key, needed in named.items():
-        if needed and key not in given:
-            raise ValueError(f"{text} needs {key}: write {text}({key}=…)")
-    return given

@@ -23,6 +23,7 @@ from fedro.registry import unknown
 
 KINDS = ("auto", "workers", "batched", "inline")
 SMALL = 100_000  # parameters up to which computing many clients at once is faster
+GROUP = 32  # clients computed at once
 
 
 class Job(NamedTuple):
@@ -75,7 +76,7 @@ class Engine(Protocol):
         """Stop what was started."""
 
 
-def choose(kind: str, flat: FlatModel, device: str, by_name: bool) -> str:
+def choose(kind: str, flat: FlatModel, device: str, by_name: bool, *, batched: bool = True) -> str:
     """The kind that `auto` means: it depends on the model and the device, never on the cores."""
     if kind not in KINDS:
         raise ValueError(unknown("engine", kind, list(KINDS)))
@@ -93,9 +94,22 @@ def choose(kind: str, flat: FlatModel, device: str, by_name: bool) -> str:
         raise ValueError(f"engine='workers' trains on the CPU, not on {device}: use 'inline'")
     if kind != "auto":
         return kind
-    if flat.batchable and flat.width <= SMALL:
+    if batched and flat.batchable and flat.width <= SMALL:
         return "batched"
     return "workers" if device == "cpu" and by_name else "inline"
+
+
+def why_not_batched(setting: Setting) -> str | None:
+    """Why many clients of this model cannot be computed at once, found by trying; or None."""
+    from fedro.engine.batched import Batched
+
+    x, y = (part.expand(setting.batch, *part.shape).unsqueeze(0) for part in setting.example)
+    trial = Batched(setting)
+    try:
+        trial.train(trial.flat.vector.clone(), [Job(0, lambda: (x, y), 0)], lr=1e-3)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".partition("\n")[0]
+    return None
 
 
 def make_engine(kind: str, setting: Setting) -> Engine:

@@ -14,12 +14,10 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedro.engine import Job, Setting
+from fedro.engine import GROUP, Job, Setting
 from fedro.engine.inline import Inline
 
 aten = torch.ops.aten
-
-GROUP = 32  # clients computed at once
 
 
 class Batched(Inline):

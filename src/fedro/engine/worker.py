@@ -6,7 +6,6 @@ when the orders end, also because the process that gave them was killed.
 
 import json
 import os
-import signal
 import sys
 import traceback
 from typing import Any, TextIO
@@ -65,7 +64,6 @@ def _prepare(greeting: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that gives orders
     reading, writing = map(int, sys.argv[1:3])
     os.dup2(2, 1)  # what a user's model prints must not be taken for an answer
     with os.fdopen(reading) as orders, os.fdopen(writing, "w") as answers:

@@ -33,7 +33,7 @@ ENVIRONMENT = {
 }
 
 
-class WorkerError(RuntimeError):
+class WorkerError(ChildProcessError):
     """A job that no worker could do."""
 
 
@@ -47,6 +47,7 @@ class Worker:
             [sys.executable, "-m", "fedro.engine.worker", str(orders), str(answers)],
             pass_fds=[orders, answers, greeting["memory"]],
             stdin=subprocess.DEVNULL,
+            process_group=0,  # Ctrl-C is for the process that gives orders
             env={
                 **os.environ,
                 **ENVIRONMENT,
@@ -97,7 +98,7 @@ class Workers:
         if setting.model is None:
             raise ValueError("worker processes need a model by name")
         self.setting = setting
-        self.number = setting.workers or len(os.sched_getaffinity(0))
+        self.number = setting.workers or cores()
         width = FlatModel(setting.build()).width
         slots = AHEAD * self.number
         self.room = max(setting.steps * setting.batch, EVALUATED)
@@ -118,8 +119,12 @@ class Workers:
         self.workers: list[Worker] = []
 
     def __enter__(self) -> Self:
-        for _ in range(self.number):
-            self._start()
+        try:
+            for _ in range(self.number):
+                self._start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
@@ -247,6 +252,13 @@ class Workers:
                 )
         self._start()
         return orders
+
+
+def cores() -> int:
+    """How many this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1  # not Linux
 
 
 def _name(tensor: Tensor) -> str:
