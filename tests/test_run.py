@@ -7,16 +7,18 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from typer.testing import CliRunner
 
+from fedro.cli import app
 from fedro.experiment import Experiment
 from fedro.models import build
 from fedro.record import read
-from fedro.recorded import open_folder, recorded_run
-from fedro.setup import prepare
+from fedro.recorded import run_into
 
 SMALL = {
     "dataset": "digits",
@@ -153,25 +155,22 @@ def progress(path):
 
 def test_every_kind_of_stop_inside_python_can_be_resumed(whole, tmp_path):
     """A consumer that breaks, and an exception out of nowhere."""
-    setup = prepare(Experiment(**{**read_demo(), **SMALL}))
-    path = tmp_path / "run"
-    with open_folder(setup, path, resume=False) as folder:
-        for done in recorded_run(setup, folder):
-            if done.round == 7:
-                break
-    with pytest.raises(ZeroDivisionError), open_folder(setup, path, resume=True) as folder:
-        fail_at(22, recorded_run(setup, folder))
-    with open_folder(setup, path, resume=True) as folder:
-        assert folder.latest().round in (20, 23)
-        for _ in recorded_run(setup, folder):
-            pass
+    experiment, path = Experiment(**{**read_demo(), **SMALL}), tmp_path / "run"
+    for done in run_into(path, experiment):
+        if done.round == 7:
+            break
+    with pytest.raises(ZeroDivisionError):
+        fail_at(22, run_into(path, experiment, resume=True))
+    rest = [done.round for done in run_into(path, experiment, resume=True)]
+    assert rest == list(range(23, 40))
     assert outcome(path) == outcome(whole[0])
 
 
 def fail_at(round_, rounds):
-    for done in rounds:
-        if done.round == round_:
-            raise ZeroDivisionError
+    with closing(rounds):
+        for done in rounds:
+            if done.round == round_:
+                raise ZeroDivisionError
 
 
 def test_a_finished_run_is_shown_and_a_second_one_refused(whole):
@@ -264,15 +263,27 @@ def test_resume_refuses_another_experiment_but_not_another_number_of_workers(who
         (["demo", "--set", "sampled=51"], "sampled=51"),
         (["demo", "--set", "sampled=4"], "sampled=4"),
         (["demo", "--set", "rule=bulyan"], "n ≥ 4b+3"),
-        (["demo", "--set", "device=cuda"], "no CUDA device"),
+        (["demo", "--set", "device=cuda"], "PyTorch sees 0 CUDA devices here"),
         (["demo", "--set", "device=gpu"], "device='gpu'"),
+        (["demo", "--set", "device=meta"], "device='meta'"),
+        (["demo", "--set", "server_lr=true"], "server_lr=True"),
+        (["demo", "--set", "l2='0.1'"], "l2='0.1'"),
+        (["demo", "--set", "client_lr=1e308"], "client_lr=1e+308"),
+        (["demo", "--set", "dataset=synthetic"], "choose owner or iid"),
+        (["demo", "--set", "model=femnist_cnn"], "takes images"),
+        (["--set", "attack=alie"], "the demo has its own attacks"),
+        (["--tensorboard"], "--tensorboard is for one run"),
         (["demo", "--resume"], "--resume needs --out"),
         (["--resume", "--out", "nowhere"], "nowhere"),
     ],
 )
-def test_bad_input_is_one_message_and_nothing_is_begun(arguments, message, tmp_path):
-    done = fedro("run", *arguments, cwd=tmp_path)
-    assert done.returncode == 2, done.stdout
+def test_bad_input_is_one_message_and_nothing_is_begun(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = signal.getsignal(signal.SIGTERM)
+    done = CliRunner().invoke(app, ["run", *arguments])
+    signal.signal(signal.SIGTERM, before)
+    assert done.exit_code == 2, done.output
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
@@ -330,6 +341,70 @@ def test_your_own_model_data_and_attack(tmp_path, engine):
     assert done.returncode == 0, done.stderr
     assert read(tmp_path / "run").summary["final"]["accuracy"] > 0.9
     assert any((tmp_path / "run" / "tensorboard").iterdir())
+
+
+FATAL = """
+import os, signal
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.layer = nn.Linear(64, classes)
+    def forward(self, x):
+        if os.environ.get("FATAL") and "OMP_NUM_THREADS" in os.environ:  # in a worker
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.layer(x.flatten(1))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_that_kills_its_workers_is_told_and_the_run_can_go_on(tmp_path):
+    (tmp_path / "fatal.py").write_text(FATAL)
+    arguments = ["--set", "model=fatal:Net", "--set", "engine=workers", "--set", "rounds=3"]
+    arguments += ["--set", "workers=1", "--out", "run[/x]"]
+    environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    failed = fedro("run", "demo", *arguments, cwd=tmp_path, env={**environment, "FATAL": "1"})
+    assert failed.returncode == 2
+    assert "3 worker processes died on the same job" in failed.stderr
+    assert "--resume --out run[/x] goes on" in failed.stderr
+    assert failed.stderr.count("\n") == 2
+    done = fedro("run", "demo", *arguments, "--resume", cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "run[/x]" in done.stdout
+
+
+def test_a_wrong_option_of_your_own_model_is_told(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    wrong = fedro("run", "demo", "--set", "model=mine:Net(widht=3)", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "unknown option of mine:Net 'widht': did you mean 'width'" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_is_stopped_and_resumed(tmp_path):
+    small = ["--set", "rounds=60", "--set", "clients=15", "--set", "byzantine=3"]
+    arguments = ["run", *small, "--out", "demo"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fedro", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    deadline = time.monotonic() + 90
+    while not (tmp_path / "demo" / "sign_flip-fedro" / "rounds.jsonl").exists():
+        assert time.monotonic() < deadline
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert err == ""
+    assert "Stopped and saved: fedro run --resume --out demo --set 'rounds=60'" in out
+    done = fedro(*arguments, "--resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "plain averaging" in done.stdout
 
 
 def test_the_demo_compares_with_plain_averaging(tmp_path):

@@ -190,14 +190,18 @@ class FlatModel:
             start += size
         mine = {id(tensor) for tensor in self._tensors(buffers)}
         rest = [t for t in (*module.parameters(), *module.buffers()) if id(t) not in mine]
-        self._rest = [(tensor, tensor.detach().clone(), tensor._version) for tensor in rest]
+        self._rest = [(tensor.data, tensor.detach().clone()) for tensor in rest]
 
     def load(self, vector: Tensor) -> None:
         """Make the module that of this vector, and nothing that training left behind."""
         self.vector.copy_(vector)
-        for tensor, kept, version in self._rest:
-            if tensor._version != version:
-                tensor.data.copy_(kept)
+        for tensor, kept in self._rest:
+            tensor.copy_(kept)
+
+    @property
+    def changed(self) -> bool:
+        """Whether training has changed something that is not in the vector."""
+        return not all(torch.equal(tensor, kept) for tensor, kept in self._rest)
 
     def _tensors(self, buffers: dict[str, Tensor]) -> Iterator[Tensor]:
         yield from self.parameters

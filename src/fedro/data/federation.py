@@ -139,8 +139,11 @@ class Federation:
     @cached_property
     def label_counts(self) -> Array:
         """Training samples of each class: (clients, classes)."""
-        rows = [np.bincount(train.labels(), minlength=self.classes) for train, _ in self.parts]
-        return _fixed(rows) if self.classes else np.zeros((self.clients, 0), dtype=np.int64)
+        if not self.classes:
+            return np.zeros((self.clients, 0), dtype=np.int64)
+        return _fixed(
+            [np.bincount(train.labels(), minlength=self.classes) for train, _ in self.parts]
+        )
 
     def first(self, clients: int) -> "Federation":
         """The federation of the first clients only."""

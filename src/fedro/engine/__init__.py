@@ -109,7 +109,7 @@ def why_not_batched(setting: Setting) -> str | None:
         trial.train(trial.flat.vector.clone(), [Job(0, lambda: (x, y), 0)], lr=1e-3)
     except Exception as error:
         return f"{type(error).__name__}: {error}".partition("\n")[0]
-    return None
+    return "it changes buffers or frozen parameters as it runs" if trial.flat.changed else None
 
 
 def make_engine(kind: str, setting: Setting) -> Engine:
