@@ -26,7 +26,7 @@ FEMNIST = Experiment(
     dataset="femnist",
     clients=150,
     byzantine=15,
-    attack="alie",
+    attack="alie(z=1.5)",
     rule="nnm | trimmed_mean",
     sampled=26,
     tolerated=11,
@@ -65,7 +65,7 @@ class Plain:
         updates = torch.stack([self.update(number, int(client)) for client in honest])
         if len(honest) < len(ids):  # A Little Is Enough, as anyone would write it
             mean, std = updates.mean(0), updates.std(0, correction=0)
-            forged = mean + 0.84 * std
+            forged = mean + 1.5 * std
             updates = torch.cat([updates, forged.expand(len(ids) - len(honest), -1)])
         self.x = self.x + trimmed_mean(nearest(updates, setup), setup.tolerated)
 
@@ -190,9 +190,9 @@ def main():
         print("one pair, the paper's FEMNIST setting, 60 rounds")
         paired(FEMNIST.replace(client_lr=[[0, 0.1], [36, 0.02], [48, 0.004], [55, 0.0008]]), 1, 60)
     elif arguments.accuracy:
-        print("paired seeds, FEMNIST with 30 writers, 8 sampled, 25 rounds")
-        small = FEMNIST.replace(clients=30, byzantine=3, sampled=8, tolerated=3)
-        paired(small, arguments.accuracy, 25)
+        print("paired seeds, FEMNIST with 30 writers, 7 sampled, K = 5, 30 rounds")
+        small = FEMNIST.replace(clients=30, byzantine=3, sampled=7, tolerated=3, local_steps=5)
+        paired(small, arguments.accuracy, 30)
     else:
         compare("digits", DIGITS, 40, 40)
         if "FEDRO_DATA" in os.environ:
