@@ -563,3 +563,19 @@ def test_a_new_rule_gets_everything_from_one_function(tmp_path: Path) -> None:
     assert found, tests
     assert found[1].count(".") >= 15
     assert fedro.RULES is RULES
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bucketing(s=0) | median", "s must be at least 1"),
+        ("dnc(c=-1.0)", "c must be at least 0"),
+        ("multi_krum(m=0)", "m must be at least 1"),
+        ("centered_clipping(tau=0.0)", "tau must be above 0"),
+        ("geometric_median(tolerance=1.0)", "tolerance must be above 0, at most 0.001"),
+        ("clip(limit=0.0) | median", "limit must be above 0"),
+    ],
+)
+def test_values_of_options_are_checked_when_a_rule_is_read(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_rule(text)

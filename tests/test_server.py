@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedro.measures import aggregation_error, score
-from fedro.models import FlatModel, build
+from fedro.models import FlatModel
 from fedro.rules import parse_rule
 from fedro.server import State, sample, screen, screen_reply, step
 
@@ -142,7 +142,3 @@ def test_scores_show_the_clients_that_fare_worst():
     assert score(np.array([1.0, np.inf]), None, np.array([0, 0])).accuracy is None
     uneven = score(np.ones(3), np.array([True, False, False]), np.array([0, 2, 2]))
     assert (uneven.accuracy, uneven.clients) == (1 / 3, 0.5)
-
-
-def test_flat_model_fits_build():
-    assert FlatModel(build("mlp", (1, 8, 8), 10)).width == 65 * 64 + 65 * 10

@@ -10,11 +10,14 @@ from fedro.rules.selection import one
 from fedro.rules.table import register
 
 
-@register(cost="n²d", source="Pillutla et al. 2022", weighted=True)
+@register(
+    cost="n²d",
+    source="Pillutla et al. 2022",
+    weighted=True,
+    allowed={"tolerance": "above 0, at most 0.001"},
+)
 def geometric_median(rows: Rows, *, tolerance: float = 1e-10) -> Any:
     """The point with the least sum of distances to the rows, to a gradient below `tolerance`."""
-    if not 0 < tolerance <= 1e-3:
-        raise ValueError(f"geometric_median(tolerance={tolerance}): must be above 0, at most 0.001")
     sq, sizes = rows.sq, rows.mean_of(np.arange(rows.n))
     at = optimal_row(sq, sizes)
     if at is not None:
@@ -90,13 +93,10 @@ def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, most: int = 5000) -> 
     source="Karimireddy et al. 2021",
     weighted=True,
     reference="optional",
+    allowed={"tau": "above 0", "iterations": "at least 1"},
 )
 def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> Any:
     """From the reference (zero if none) move by the mean of the differences, cut to length tau."""
-    if not tau > 0 or iterations < 1:
-        raise ValueError(
-            f"centered_clipping(tau={tau}, iterations={iterations}): both must be above 0"
-        )
     sizes = rows.mean_of(np.arange(rows.n))
     weights, gaps = np.zeros(rows.n), rows.reference_sq  # center = Σ w_i·x_i + (1−Σw)·reference
     for step in range(iterations):

@@ -32,7 +32,13 @@ def meamed(rows: Rows) -> Any:
     return rows.band(0, rows.n, nearest=rows.n - rows.b)
 
 
-@register(valid="any b", cost="nd", source="Sun et al. 2019", weighted=True)
+@register(
+    valid="any b",
+    cost="nd",
+    source="Sun et al. 2019",
+    weighted=True,
+    allowed={"limit": "above 0"},
+)
 def norm_clip(rows: Rows, *, limit: float) -> Any:
     """Mean of the rows, each shortened to a length of at most `limit`; bounded, not robust."""
     return rows.combine(clip_factors(rows, limit) * rows.mean_of(np.arange(rows.n)))
@@ -40,6 +46,4 @@ def norm_clip(rows: Rows, *, limit: float) -> Any:
 
 def clip_factors(rows: Rows, limit: float) -> Any:
     """min(1, limit/‖x_i‖)."""
-    if not limit > 0:
-        raise ValueError(f"limit={limit}: must be above 0")
     return np.minimum(1.0, limit / np.maximum(rows.norms, np.finfo(float).tiny))

@@ -16,11 +16,15 @@ def nnm(rows: Rows) -> Rows:
     return rows.averaged(list(np.sort(nearest, axis=1)))
 
 
-@register(mixer=True, valid="any b", cost="nd", source="Karimireddy et al. 2022")
+@register(
+    mixer=True,
+    valid="any b",
+    cost="nd",
+    source="Karimireddy et al. 2022",
+    allowed={"s": "at least 1"},
+)
 def bucketing(rows: Rows, *, s: int = 2) -> Rows:
     """Means of s rows each, in random order; b stays, so it must be below half of ⌈n/s⌉."""
-    if s < 1:
-        raise ValueError(f"bucketing(s={s}): s must be at least 1")
     order = rows.rng.permutation(rows.n)
     return rows.averaged([np.sort(order[i : i + s]) for i in range(0, rows.n, s)])
 
@@ -37,7 +41,9 @@ def arc(rows: Rows) -> Rows:
     return rows.scaled(factors)
 
 
-@register(mixer=True, valid="any b", cost="nd", source="Sun et al. 2019")
+@register(
+    mixer=True, valid="any b", cost="nd", source="Sun et al. 2019", allowed={"limit": "above 0"}
+)
 def clip(rows: Rows, *, limit: float) -> Rows:
     """Shortens every row to a length of at most `limit`; no fixed limit is robust."""
     return rows.scaled(clip_factors(rows, limit))

@@ -33,7 +33,7 @@ def one(index: int, n: int) -> Floats:
     return weights
 
 
-@register(cost="n²d", source="Blanchard et al. 2017", weighted=True)
+@register(cost="n²d", source="Blanchard et al. 2017", weighted=True, allowed={"m": "at least 1"})
 def multi_krum(rows: Rows, *, m: int | None = None, original: bool = False) -> Any:
     """Mean of the m rows of least Krum score (n−b by default)."""
     scores = krum_scores(rows.sq, rows.b, original)

@@ -47,14 +47,14 @@ def caf(rows: Rows) -> Any:
     return rows.combine(best)
 
 
-@register(cost="nd", source="Shejwalkar and Houmansadr 2021", weighted=True)
+@register(
+    cost="nd",
+    source="Shejwalkar and Houmansadr 2021",
+    weighted=True,
+    allowed={"iterations": "at least 1", "columns": "at least 1", "c": "at least 0"},
+)
 def dnc(rows: Rows, *, iterations: int = 1, columns: int = 10_000, c: float = 1.0) -> Any:
     """Drops the ⌊c·b⌋ rows that stick out most on random columns, `iterations` times."""
-    if iterations < 1 or columns < 1 or c < 0:
-        raise ValueError(
-            f"dnc(iterations={iterations}, columns={columns}, c={c}): "
-            "iterations and columns must be at least 1, c at least 0"
-        )
     keep, drop = np.ones(rows.n, dtype=bool), int(c * rows.b)
     if drop >= rows.n:
         raise ValueError(f"dnc(c={c}) with b={rows.b}: would drop all {rows.n} rows")

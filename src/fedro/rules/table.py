@@ -1,7 +1,7 @@
 """The table of rules and mixers: the parser, the command line, the docs and the tests read it."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,6 +12,12 @@ VALID: dict[str, Callable[[int, int], bool]] = {
     "2b < n": lambda n, b: 2 * b < n,
     "n ≥ 4b+3": lambda n, b: n >= 4 * b + 3,
     "any b": lambda n, b: b < n,
+}
+ALLOWED: dict[str, Callable[[float], bool]] = {
+    "above 0": lambda value: value > 0,
+    "above 0, at most 0.001": lambda value: 0 < value <= 1e-3,
+    "at least 0": lambda value: value >= 0,
+    "at least 1": lambda value: value >= 1,
 }
 Reference = Literal["no", "optional", "needed"]
 
@@ -28,6 +34,7 @@ class Entry:
     source: str
     weighted: bool
     reference: Reference
+    allowed: Mapping[str, str]  # values of options: a key of ALLOWED for each
 
     @property
     def summary(self) -> str:
@@ -47,6 +54,10 @@ class Entry:
     def check_options(self, given: dict[str, Any]) -> None:
         """Raise unless every option is known, of its type, and none is missing."""
         check_options(self.name, self.function, given, also=["b"])
+        for option, text in self.allowed.items():
+            value = given.get(option)
+            if value is not None and not ALLOWED[text](value):
+                raise ValueError(f"{self.name}({option}={value}): {option} must be {text}")
 
     def check(self, n: int, b: int) -> None:
         """Raise unless this rule may be used with n rows of which b may be bad."""
@@ -65,6 +76,7 @@ def register(
     source: str = "",
     weighted: bool = False,
     reference: Reference = "no",
+    allowed: Mapping[str, str] | None = None,
     kappa: Callable[..., float] | None = None,
     kappa_source: str = "",
 ) -> Callable[[Callable[..., Any]], Entry]:
@@ -72,7 +84,9 @@ def register(
 
     def enter(function: Callable[..., Any]) -> Entry:
         name = function.__name__
-        entry = Entry(name, function, mixer, valid, cost, source, weighted, reference)
+        entry = Entry(
+            name, function, mixer, valid, cost, source, weighted, reference, allowed or {}
+        )
         RULES[name] = entry
         if kappa is not None:
             PROOFS[name] = Coefficient(kappa, kappa_source, mixer)
