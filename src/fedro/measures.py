@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -30,8 +31,8 @@ def aggregation_error(updates: Tensor, honest: Ids, aggregate: Tensor) -> Error:
     share = np.full(honest.size, 1 / honest.size)
     mean, _ = kernels.combine(updates, share, rows=honest)
     spread = kernels.facts(updates, mean, rows=honest).gaps
-    gap = kernels.facts(aggregate[None, :], mean).gaps[0]
-    return Error(float(gap), float(spread.mean()))
+    gap = torch.linalg.vector_norm(aggregate - mean, dtype=torch.float64)
+    return Error(float(gap) ** 2, float(spread.mean()))
 
 
 class Score(NamedTuple):

@@ -294,7 +294,6 @@ def draw_batches(
     examples: Examples, dice: np.random.Generator, steps: int, size: int
 ) -> tuple[Tensor, Tensor]:
     """K batches of B, i.i.d. with replacement: x (K, B, …) and y (K, B)."""
-    index = torch.from_numpy(dice.integers(0, len(examples.y), size=steps * size))
-    drawn = (torch.index_select(part, 0, index) for part in examples)
-    x, y = (part.view(steps, size, *part.shape[1:]) for part in drawn)
+    index = dice.integers(0, len(examples.y), size=(steps, size))
+    x, y = (torch.from_numpy(part.numpy().take(index, axis=0)) for part in examples)
     return x, y
