@@ -103,7 +103,7 @@ def compare(name, experiment, rounds, plain_rounds):
         state = one_round(setup, engine, State(0, setup.flat.vector.clone())).state  # warm
         for number in range(1, rounds + 1):
             bare, model = bare_jobs(setup, number), state.model
-            with clock(taken["round"]):
+            with clock(taken["round"]), engine.working():
                 state = one_round(setup, engine, state).state
             with clock(taken["steps"]):
                 engine.train(model, bare, experiment.lr(number))

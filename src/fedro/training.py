@@ -41,6 +41,7 @@ def run(
 def _rounds(setup: Setup, state: State) -> Generator[Round, None, None]:
     with setup.make_engine() as engine:
         for _ in range(state.round, setup.experiment.rounds):
-            done = one_round(setup, engine, state)
+            with engine.working():
+                done = one_round(setup, engine, state)
             yield done
             state = done.state

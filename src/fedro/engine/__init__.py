@@ -10,6 +10,7 @@ what a GPU uses). A job carries its batches and its seed, so its result depends 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
@@ -63,6 +64,9 @@ class Engine(Protocol):
 
     def evaluate(self, model: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The loss (m,) of each example, and whether it is right (m,)."""
+
+    def working(self) -> AbstractContextManager[None]:
+        """How a round is best worked on: with threads, or, where all is small, without."""
 
     def __enter__(self) -> Self:
         """Make ready."""

@@ -6,7 +6,7 @@ client's bits depend neither on who else was sampled nor on the number of cores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor
@@ -33,14 +33,18 @@ class Batched(Inline):
     def train(self, model: Tensor, jobs: Sequence[Job], lr: float) -> dict[int, float]:
         """Run all jobs from this model; their mean losses, by row."""
         losses: dict[int, float] = {}
-        with one_thread():
-            for start in range(0, len(jobs), GROUP):
-                group = jobs[start : start + GROUP]
+        for start in range(0, len(jobs), GROUP):
+            group = jobs[start : start + GROUP]
+            with one_thread():
                 updates, means = self._train_group(model, group, lr)
-                rows = [job.row for job in group]
-                self.updates[rows] = updates[: len(group)]
-                losses |= dict(zip(rows, means.tolist(), strict=False))
+            rows = [job.row for job in group]
+            self.updates[rows] = updates[: len(group)]
+            losses |= dict(zip(rows, means.tolist(), strict=False))
         return losses
+
+    def working(self) -> AbstractContextManager[None]:
+        """With one thread: two would wait for each other longer than they work."""
+        return one_thread()
 
     def _train_group(self, model: Tensor, jobs: Sequence[Job], lr: float) -> tuple[Tensor, Tensor]:
         """The updates (GROUP, width) and mean losses (GROUP,) of a padded group."""

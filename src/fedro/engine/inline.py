@@ -1,6 +1,7 @@
 """One client after the other, in this process: the plain reference, and the way on a GPU."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Self
 
@@ -38,6 +39,10 @@ class Inline:
         x, y = (part.to(self.setting.device) for part in (x, y))
         losses, right = evaluate(self.flat, model, x, y, self.setting.recipe)
         return losses.cpu(), right.cpu()
+
+    def working(self) -> AbstractContextManager[None]:
+        """With as many threads as PyTorch has."""
+        return nullcontext()
 
     def __enter__(self) -> Self:
         return self

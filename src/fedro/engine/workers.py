@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -117,6 +117,10 @@ class Workers:
         self.free = deque(range(slots))
         self.selector = selectors.DefaultSelector()
         self.workers: list[Worker] = []
+
+    def working(self) -> AbstractContextManager[None]:
+        """With threads, while the workers rest."""
+        return nullcontext()
 
     def __enter__(self) -> Self:
         try:
