@@ -9,18 +9,17 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedro import __version__
 from fedro.record.files import RunFolderError, content
 from fedro.record.strict import parse, to_json
 from fedro.toml import to_toml
 
 FORMAT = 1
-PACKAGES = ("numpy", "safetensors", "torch")
+PACKAGES = ("fedro", "numpy", "safetensors", "torch")
 
 
 def describe(config: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> bytes:
     """The text of run.json; the configuration is in it as TOML, which knows infinities."""
-    versions = {"fedro": __version__, "python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in PACKAGES}
     run = {
         "format": FORMAT,
