@@ -1,7 +1,8 @@
 """The four compiled kernels: columns start..stop-1 of x, a cache-sized tile at a time.
 
 `rows` picks rows of x, `bad` (m,) is set where a picked row holds NaN or Inf. They release the GIL
-and call nothing outside this file: Numba's disk cache does not see edits elsewhere.
+and call nothing outside this file but vectors.py: Numba's disk cache does not see edits there, so
+save this file too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .jit import inner, kernel, larger, literal, prefetch, smaller
+from .jit import inner, kernel, literal
+from .vectors import add_rows, exchange, exchange3, scale_row
 
 LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
 HUGE, TINY = 2.0**-72, 2.0**100  # exact rescalings, see `rescue`
@@ -29,27 +31,14 @@ def load(source: Any, scale: Any, target: Any) -> bool:
 
 
 @inner
-def fill(
-    x: Any, rows: Any, left: int, right: int, scale: Any, where: Any, tile: Any, bad: Any
-) -> None:
-    """Load columns left..right-1 of the rows into their places in the tile."""
+def fill(x: Any, rows: Any, left: int, right: int, scale: Any, tile: Any, bad: Any) -> None:
+    """Load columns left..right-1 of the rows, each times its scale, into the first rows."""
+    width = tile.shape[1]
     for i in range(rows.size):
-        bad[i] |= load(x[rows[i], left:right], scale[i], tile[where[i], : right - left])
-
-
-@inner
-def ask(x: Any, rows: Any, left: int, first: int, count: int, shift: int) -> None:
-    """Ask the memory for cache lines first..first+count-1 of the tile that starts at column left.
-
-    A row of the tile has 2^shift lines.
-
-    A processor follows few streams by itself; asked for a few lines at a time while the kernel
-    computes, the next tile is there when its turn comes.
-    """
-    base = x.ctypes.data + left * x.itemsize
-    for k in range(first, min(first + count, rows.size << shift)):
-        row, line = k >> shift, k & ((1 << shift) - 1)
-        prefetch(base + rows[row] * x.shape[1] * x.itemsize + line * 64)
+        if right - left == width:
+            bad[i] |= scale_row(tile, i * width, x, rows[i] * x.shape[1] + left, scale[i])
+        else:
+            bad[i] |= load(x[rows[i], left:right], scale[i], tile[i, : right - left])
 
 
 @inner
@@ -70,29 +59,9 @@ def add4(total: Any, a: Any, b: Any, c: Any, d: Any, w: Any) -> None:
 
 
 @inner
-def exchange(t: Any, a: int, b: int) -> None:
-    """One comparator on whole rows: (t_a, t_b) = (min, max), column by column."""
-    for k in range(t.shape[1]):
-        p, q = t[a, k], t[b, k]
-        t[a, k], t[b, k] = smaller(p, q), larger(p, q)
-
-
-@inner
-def exchange3(t: Any, a: int, b: int, c: int, d: int) -> None:
-    """Three comparators (a, c), (b, d), (b, c) with one load and one store of each row."""
-    for k in range(t.shape[1]):
-        p, q, r, s = t[a, k], t[b, k], t[c, k], t[d, k]
-        low, high = larger(p, r), smaller(q, s)
-        t[a, k], t[d, k] = smaller(p, r), larger(q, s)
-        t[b, k], t[c, k] = smaller(low, high), larger(low, high)
-
-
-@inner
-def order(tile: Any, steps: Any, x: Any, rows: Any, right: int, shift: int) -> None:
-    """Run a sorting network on the rows of the tile, column by column."""
-    share = 1 + (rows.size << shift) // max(1, steps.shape[0])
+def order(tile: Any, steps: Any) -> None:
+    """Run a sorting network on rows of the tile, column by column."""
     for k in range(steps.shape[0]):
-        ask(x, rows, right, k * share, share, shift)
         a, b, c, d = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
         if c < 0:
             exchange(tile, a, b)
@@ -169,16 +138,13 @@ def safely(values: Any, safe: Any) -> bool:
 
 
 @inner
-def all_pairs(tile: Any, sums: Any, x: Any, rows: Any, right: int, shift: int) -> None:
+def all_pairs(tile: Any, sums: Any) -> None:
     """sums[i, j] = ‖tile_i − tile_j‖² for i < j; the last four rows of the tile are padding."""
     one, m = tile.dtype.type(1.0), tile.shape[0] - 4
-    line, share = 0, 1 + (16 << shift) // m
     for i in range(0, m, 2):
         a, b = tile[i], tile[i + 1]
         sums[i, i + 1] = gap(a, b, one, one)
         for j in range(i + 2, m, 4):
-            ask(x, rows, right, line, share, shift)
-            line += share
             p, q, r, s = tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
             gaps(a, b, p, q, r, s, sums[i, j : j + 4], sums[i + 1, j : j + 4])
 
@@ -202,14 +168,15 @@ def pairs(
 ) -> None:
     """out[i, j] += ‖x_i − x_j‖² over the columns, i < j; `safe` bounds a tile's float sums."""
     width = (64 << shift) // x.itemsize
-    tiles = np.zeros((rows.size + 4, width), dtype=x.dtype)
+    tile = np.zeros((rows.size + 4, width), dtype=x.dtype)
     sums = np.zeros((rows.size + 1, rows.size + 4), dtype=x.dtype)
-    ones, where = np.ones(rows.size, dtype=x.dtype), np.arange(rows.size)
+    ones = np.ones(rows.size, dtype=x.dtype)
     for left in range(start, stop, width):
         right = min(left + width, stop)
-        tile = tiles if right - left == width else np.zeros((rows.size + 4, right - left), x.dtype)
-        fill(x, rows, left, right, ones, where, tile, bad)
-        all_pairs(tile, sums, x, rows, right, shift)
+        if right - left < width:
+            tile[:] = 0.0
+        fill(x, rows, left, right, ones, tile, bad)
+        all_pairs(tile, sums)
         collect(tile, sums, safe, bad, out)
 
 
@@ -256,38 +223,15 @@ def combine(x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, ba
 
 
 @inner
-def add_up(tile: Any, adds: Any) -> None:
-    """Make sums of rows of the tile, each from two that are there."""
-    for i in range(adds.shape[0]):
-        a, b, c = adds[i, 0], adds[i, 1], adds[i, 2]
-        for k in range(tile.shape[1]):
-            tile[a, k] = tile[b, k] + tile[c, k]
-
-
-@inner
-def eight(t: Any, rows: Any, k: int) -> Any:
-    """The sum of eight rows of t in column k."""
-    a, b, c, d, e, f, g, h = rows
-    first = (t[a, k] + t[b, k]) + (t[c, k] + t[d, k])
-    return first + ((t[e, k] + t[f, k]) + (t[g, k] + t[h, k]))
-
-
-@inner
-def mix(tile: Any, lists: Any, factor: Any, mixed: Any) -> None:
-    """mixed_i = factor_i · Σ_k tile_lists_ik; the lists' length is a multiple of eight."""
-    for i in range(lists.shape[0]):
-        for j in range(0, lists.shape[1], 8):
-            n = lists[i]
-            rows = (n[j], n[j + 1], n[j + 2], n[j + 3], n[j + 4], n[j + 5], n[j + 6], n[j + 7])
-            if j == 0:
-                for k in range(mixed.shape[1]):
-                    mixed[i, k] = eight(tile, rows, k)
-            else:
-                for k in range(mixed.shape[1]):
-                    mixed[i, k] += eight(tile, rows, k)
+def mix(tile: Any, m: int, ends: Any, places: Any, factor: Any) -> None:
+    """Add up rows and sums of rows, after the m rows; then the last rows times their factors."""
+    width, first = tile.shape[1], tile.shape[0] - factor.size
+    for k in range(ends.size - 1):
+        add_rows(tile, (m + k) * width, places, ends[k], ends[k + 1])
+    for i in range(factor.size):
         if factor[i] != 1.0:
-            for k in range(mixed.shape[1]):
-                mixed[i, k] *= factor[i]
+            for c in range(width):
+                tile[first + i, c] *= factor[i]
 
 
 @inner
@@ -321,10 +265,20 @@ def average(tile: Any, low: int, high: int, total: Any, out: Any) -> None:
         out[i] = total[i]
 
 
+@inner
+def places(steps: Any, first: int, width: int) -> Any:
+    """A network's wires as places in a tile where wire 0 is row `first`; -1 stays."""
+    found = np.full(steps.shape, -1)
+    for k in range(steps.shape[0]):
+        for wire in range(4):
+            if steps[k, wire] >= 0:
+                found[k, wire] = (first + steps[k, wire]) * width
+    return found
+
+
 @kernel(
     *("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=T[:]", "int64", "=int64[:]"),
-    *("=int64[:,:]", "=int64[:,:]", "=T[:]", "=int64[:,:]", "int64", "int64", "int64"),
-    *("T[:]", "bool[:]"),
+    *("=int64[:]", "=T[:]", "=int64[:,:]", "int64", "int64", "int64", "T[:]", "bool[:]"),
 )
 def band(
     x: Any,
@@ -334,9 +288,8 @@ def band(
     shift: int,
     scale: Any,
     height: int,
-    where: Any,
-    adds: Any,
-    lists: Any,
+    ends: Any,
+    parts: Any,
     factor: Any,
     steps: Any,
     low: int,
@@ -350,20 +303,16 @@ def band(
     `height` to `factor` are a recipe for mixing. With `near` > 0, rows 0..near-1 hold the values
     nearest to the median instead.
     """
-    n = lists.shape[0] if lists.size else rows.size
+    n = factor.size or rows.size
     width = (64 << shift) // x.itemsize
-    raw = np.zeros((height, width), dtype=x.dtype)
-    mixed = np.zeros((lists.shape[0], width), dtype=x.dtype)
+    whole = np.zeros((height, width), dtype=x.dtype)
+    tile, parts, wires = whole[height - n :], parts * width, places(steps, height - n, width)
     center, total = np.empty(width, dtype=x.dtype), np.empty(width)
     for left in range(start, stop, width):
         right = min(left + width, stop)
-        fill(x, rows, left, right, scale, where, raw, bad)
-        tile = raw
-        if lists.size:
-            add_up(raw, adds)
-            mix(raw, lists, factor, mixed)
-            tile = mixed
-        order(tile, steps, x, rows, right, shift)
+        fill(x, rows, left, right, scale, whole, bad)
+        mix(whole, rows.size, ends, parts, factor)
+        order(whole, wires)
         if near:
             nearest(tile, n, near, center)
         average(tile, low, high, total, out[left - start : right - start])

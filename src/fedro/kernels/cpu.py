@@ -100,11 +100,11 @@ def band(
     scales = (scale * how.share).astype(x.work)
     if dense is not None:
         scales, how = np.ones(len(dense), dtype=x.work), unmixed(len(dense))
-    n, places = len(how.lists) or len(scales), how[:4]
+    n = len(how.factor) or len(scales)
     steps = network(n, 0, n) if nearest else network(n, low, high)
     ends = (0, nearest, nearest) if nearest else (low, high, 0)
-    size = 1 << 18 if len(how.adds) else 1 << 16 if len(how.lists) else 1 << 17
-    shift, factor = _shift(len(how.lists) + how.height, size), how.factor.astype(x.work)
+    shift = _shift(how.height, 1 << 16 if len(how.factor) else 1 << 17)
+    mixture = how.height, how.ends, how.places, how.factor.astype(x.work)
     out = x.empty()
 
     def task(start: int, stop: int) -> Mask:
@@ -115,7 +115,7 @@ def band(
             pieces, flags = _mixed(x, rows, dense, start, stop, bad), np.zeros(n, dtype=bool)
         for piece, part in pieces:
             with x.writing(out, part) as block:
-                kernel(*piece, shift, scales, *places, factor, steps, *ends, block, flags)
+                kernel(*piece, shift, scales, *mixture, steps, *ends, block, flags)
         return bad
 
     return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
@@ -123,7 +123,7 @@ def band(
 
 def _shift(rows: int, size: int) -> int:
     """How many cache lines, 2^shift, a row of a tile has, for the tile to be about `size` bytes."""
-    return min(max((size // (64 * rows)).bit_length() - 1, 0), 6)
+    return min(max((size // (64 * rows)).bit_length() - 1, 2), 6)
 
 
 def _mixed(

@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,47 +36,6 @@ def inner(function: F) -> F:
 def literal(function: F) -> F:
     """Like `inner`, but computed as written: "reassoc" would make h·a − h·b into h·(a − b)."""
     return numba.njit(**{**OPTIONS, "fastmath": False})(function)  # type: ignore[no-any-return]
-
-
-def _choice(name: str) -> Any:
-    """min or max of two floats as one instruction.
-
-    Written as `a if a < b else b`, LLVM turns an in-place minimum into masked stores, which are
-    microcode on AMD: five times slower. Only here may NaN do as it likes: `load` has seen it.
-    """
-
-    @intrinsic
-    def choose(_: Any, a: Any, b: Any) -> Any:
-        def generate(_: Any, builder: Any, __: Any, values: Any) -> Any:
-            kind = values[0].type
-            function = ir.FunctionType(kind, (kind, kind))
-            target = builder.module.declare_intrinsic(name, [kind], function)
-            return builder.call(target, values, fastmath=("nnan",))
-
-        return a(a, b), generate
-
-    return choose
-
-
-smaller: Any = _choice("llvm.minnum")
-larger: Any = _choice("llvm.maxnum")
-
-
-def _prefetch(_: Any, address: Any) -> Any:
-    """Ask for the cache line at an address; any address is harmless."""
-
-    def generate(_: Any, builder: Any, __: Any, values: Any) -> Any:
-        pointer, number = ir.PointerType(ir.IntType(8)), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), (pointer, number, number, number))
-        target = builder.module.globals.get("llvm.prefetch.p0")
-        target = target or ir.Function(builder.module, kind, "llvm.prefetch.p0")
-        hints = (number(0), number(3), number(1))  # to read, into the nearest cache, data
-        builder.call(target, (builder.inttoptr(values[0], pointer), *hints))
-
-    return numba.types.void(address), generate
-
-
-prefetch: Any = intrinsic(_prefetch)
 
 
 def kernel(*signature: str) -> Callable[[Callable[..., Any]], Kernel]:

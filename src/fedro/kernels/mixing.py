@@ -1,8 +1,9 @@
-"""How to average lists of rows with few additions, as data.
+"""How to average lists of rows with few additions, as data: sums of places in a tile.
 
-Short lists are added row by row. For long ones rows are taken in fours: a tile has a place for the
-sum of every subset of each four (16·q + mask), so a list is at most one place per four, and n
-lists of any length cost n²/4 additions and 11 more per four, not n times the lists' length.
+The rows have the first places, then come sums that several lists share, then the lists
+themselves. For few rows two lists share the sum of what they have in common. For many, rows are
+taken in fours: each subset of a four that is needed is made once, so that n lists of any length
+cost n²/4 additions and 11 more for each four, not n times the lists' length.
 """
 
 from __future__ import annotations
@@ -13,62 +14,79 @@ import numpy as np
 
 from .types import Array, Rows
 
-SHORT = 16  # rows in a list that is added row by row
+Sums = list[list[int]]
 
 
 class Recipe(NamedTuple):
     """Instructions for a kernel."""
 
-    height: int  # places in a tile
-    where: Rows  # (m,) the place of each row
-    adds: Rows  # (k, 3) place a = place b + place c, in order
-    lists: Rows  # (n, 8·j) the places to add for each mixed row; place 0 holds zeros
+    height: int  # places in a tile; the lists have the last ones
+    ends: Rows  # sum k adds places[ends[k]:ends[k + 1]] and has place m + k
+    places: Rows
     factor: Array  # (n,) what makes a sum of rows, each of them times `share`, their mean
     share: float  # rows shrink by it before they are added, so that ±1e38 never meet
 
 
 def unmixed(m: int) -> Recipe:
     """Rows as they are."""
-    nothing = np.empty((0, 3), dtype=np.int64)
-    return Recipe(m, np.arange(m), nothing, np.empty((0, 8), dtype=np.int64), np.empty(0), 1.0)
+    return Recipe(m, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0), 1.0)
 
 
 def recipe(lists: list[Rows], m: int) -> Recipe:
     """The mean of the rows in each list, of m rows in all."""
-    longest, index = max(len(part) for part in lists), np.arange(m)
-    if longest <= SHORT:
-        height, where, places = m + 1, index + 1, [(part + 1).tolist() for part in lists]
-    else:
-        height, where = 16 * -(-m // 4), 16 * (index // 4) + (1 << index % 4)
-        places = [_places(part) for part in lists]
-    width = max(len(part) for part in places)
-    table = np.zeros((len(lists), width + -width % 8), dtype=np.int64)
-    for row, part in zip(table, places, strict=True):
-        row[: len(part)] = part
-    adds = _adds(table if longest > SHORT else table[:0])
-    factor = np.array([longest / len(part) for part in lists])
-    return Recipe(height, where, adds, table, factor, 1.0 / longest)
+    plain = [sorted(part.tolist()) for part in lists]
+    sums = min(in_pairs(plain, m), in_fours(plain, m), key=cost)
+    longest = max(len(part) for part in plain)
+    ends = np.cumsum([0] + [len(part) for part in sums])
+    places = np.array([place for part in sums for place in part], dtype=np.int64)
+    factor = np.array([longest / len(part) for part in plain])
+    return Recipe(m + len(sums), ends, places, factor, 1.0 / longest)
 
 
-def _places(rows: Rows) -> list[int]:
-    """The subsets of fours that a list of rows is made of."""
-    masks: dict[int, int] = {}
-    for row in rows.tolist():
-        masks[row // 4] = masks.get(row // 4, 0) | 1 << row % 4
-    return [16 * four + mask for four, mask in sorted(masks.items())]
+def cost(sums: Sums) -> int:
+    """About how long it takes: loads, and a store and a start for each sum."""
+    return sum(len(part) + 3 for part in sums)
 
 
-def _adds(table: Rows) -> Rows:
-    """How to make the places that are used and hold more than one row: lowest row + the others."""
-    used: set[int] = set()
-    for place in np.unique(table).tolist():
-        base, mask = place - place % 16, place % 16
-        while mask & (mask - 1):
-            used.add(base + mask)
+def in_pairs(lists: Sums, m: int) -> Sums:
+    """Pair the lists that have most in common; what they have is added once."""
+    member = np.zeros((len(lists), m), dtype=np.float32)
+    for row, part in zip(member, lists, strict=True):
+        row[part] = 1.0
+    common = member @ member.T
+    np.fill_diagonal(common, -1.0)
+    shared: Sums = []
+    rest = [set(part) for part in lists]
+    for _ in range(len(lists) // 2):
+        i, j = divmod(int(np.argmax(common)), len(lists))
+        core = rest[i] & rest[j]
+        if len(core) < 3:
+            break
+        shared.append(sorted(core))
+        for k in (i, j):
+            rest[k] = (rest[k] - core) | {m + len(shared) - 1}
+            common[k, :] = common[:, k] = -1.0
+    return shared + [sorted(part) for part in rest]
+
+
+def in_fours(lists: Sums, m: int) -> Sums:
+    """Add subsets of fours of rows once, and the lists from these."""
+    parts = [_masks(part) for part in lists]
+    needed = {mask for part in parts for mask in part}
+    for four, mask in list(needed):
+        while mask & (mask - 1):  # made of its lowest row and the others
+            needed.add((four, mask))
             mask &= mask - 1
-    adds = []
-    for place in sorted(used):
-        base, mask = place - place % 16, place % 16
-        adds.append((place, base + (mask & -mask), base + (mask & (mask - 1))))
-    adds.sort(key=lambda add: bin(add[0] % 16).count("1"))  # what is added to comes first
-    return np.array(adds, dtype=np.int64).reshape(-1, 3)
+    joint = sorted((p for p in needed if p[1] & (p[1] - 1)), key=lambda p: (p[1].bit_count(), p))
+    place = {part: m + k for k, part in enumerate(joint)}
+    place |= {(row // 4, 1 << row % 4): row for row in range(m)}
+    shared = [[place[f, k & -k], place[f, k & (k - 1)]] for f, k in joint]
+    return shared + [[place[part] for part in row] for row in parts]
+
+
+def _masks(rows: list[int]) -> list[tuple[int, int]]:
+    """A list of rows as (four, which of its rows)."""
+    masks: dict[int, int] = {}
+    for row in rows:
+        masks[row // 4] = masks.get(row // 4, 0) | 1 << row % 4
+    return sorted(masks.items())

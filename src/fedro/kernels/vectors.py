@@ -1,0 +1,162 @@
+"""Operations on whole rows of a tile, written as vector instructions.
+
+A loop over rows that may overlap carries checks that cost as much as a short row itself; here
+everything is loaded before anything is stored, so there is nothing to check. Rows are given by
+the place of their first number in the tile. Their length is a multiple of `BLOCK` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils as untyped
+from numba.extending import intrinsic
+
+cgutils: Any = untyped
+boolean, void = (getattr(numba.types, name) for name in ("boolean", "void"))
+
+LINE = 64  # bytes of a vector: a cache line
+BLOCK = 4 * LINE  # bytes that a sum holds in registers
+
+
+def generated(function: Callable[..., Any]) -> Any:
+    """Code for kernels: the function gets types, and returns a signature and what writes it."""
+    return intrinsic(function)
+
+
+class Tile:
+    """A matrix of numbers, as the code generator sees it."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self.builder = builder
+        self.size = kind.dtype.bitwidth // 8
+        self.lanes = LINE // self.size
+        self.vector = ir.VectorType(context.get_data_type(kind.dtype), self.lanes)
+        array = context.make_array(kind)(context, builder, value)
+        self.data = array.data
+        self.columns = cgutils.unpack_tuple(builder, array.shape)[-1]
+
+    def line(self, *offsets: Any) -> Any:
+        """The address of a line."""
+        place = self.data
+        for offset in offsets:
+            place = self.builder.gep(place, [offset])
+        return self.builder.bitcast(place, self.vector.as_pointer())
+
+    def load(self, *offsets: Any) -> Any:
+        """The line that starts at a place."""
+        return self.builder.load(self.line(*offsets), align=self.size)
+
+    def store(self, value: Any, *offsets: Any) -> None:
+        """Write a line."""
+        self.builder.store(value, self.line(*offsets), align=self.size)
+
+    def starts(self, size: int = LINE) -> Any:
+        """Run the block over the columns, `size` bytes at a time; it gets the column."""
+        return cgutils.for_range_slice(
+            self.builder, self.columns.type(0), self.columns, self.columns.type(size // self.size)
+        )
+
+
+def _extreme(name: str) -> Callable[[Any, Any, Any], Any]:
+    """The smaller or the larger of two vectors, as one instruction; of NaN it may be anything.
+
+    Written as `a if a < b else b`, LLVM makes masked stores of it: five times slower on AMD.
+    """
+
+    def choose(builder: Any, a: Any, b: Any) -> Any:
+        function = ir.FunctionType(a.type, (a.type, a.type))
+        full = f"{name}.v{a.type.count}{a.type.element.intrinsic_name}"
+        target = builder.module.globals.get(full) or ir.Function(builder.module, function, full)
+        return builder.call(target, (a, b), fastmath=("nnan",))
+
+    return choose
+
+
+_smaller, _larger = _extreme("llvm.minnum"), _extreme("llvm.maxnum")
+
+
+@generated
+def exchange(_: Any, t: Any, a: Any, b: Any) -> Any:
+    """One comparator on rows: (a, b) = (min, max), column by column."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        tile, (a, b) = Tile(context, builder, signature.args[0], values[0]), values[1:]
+        with tile.starts() as (column, _):
+            p, q = tile.load(a, column), tile.load(b, column)
+            tile.store(_smaller(builder, p, q), a, column)
+            tile.store(_larger(builder, p, q), b, column)
+
+    return void(t, a, b), generate
+
+
+@generated
+def exchange3(_: Any, t: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Three comparators (a, c), (b, d), (b, c) with one load and one store of each row."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        tile, rows = Tile(context, builder, signature.args[0], values[0]), values[1:]
+        with tile.starts() as (column, _):
+            p, q, r, s = (tile.load(row, column) for row in rows)
+            low, high = _larger(builder, p, r), _smaller(builder, q, s)
+            first, last = _smaller(builder, p, r), _larger(builder, q, s)
+            middle = _smaller(builder, low, high), _larger(builder, low, high)
+            for row, value in zip(rows, (first, *middle, last), strict=True):
+                tile.store(value, row, column)
+
+    return void(t, a, b, c, d), generate
+
+
+@generated
+def add_rows(_: Any, t: Any, target: Any, rows: Any, first: Any, last: Any) -> Any:
+    """Put into the target the sum of the rows rows[first:last], at least one."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        tile = Tile(context, builder, signature.args[0], values[0])
+        target, first, last = values[1], values[3], values[4]
+        places = context.make_array(signature.args[2])(context, builder, values[2]).data
+        index = first.type
+        lines = [index(k * tile.lanes) for k in range(BLOCK // LINE)]
+        sums = [cgutils.alloca_once(builder, tile.vector) for _ in lines]
+        with tile.starts(BLOCK) as (column, _):
+            row = builder.load(builder.gep(places, [first]))
+            for total, line in zip(sums, lines, strict=True):
+                builder.store(tile.load(row, column, line), total)
+            rest = builder.add(first, index(1))
+            with cgutils.for_range_slice(builder, rest, last, index(1)) as (k, _):
+                row = builder.load(builder.gep(places, [k]))
+                for total, line in zip(sums, lines, strict=True):
+                    value = tile.load(row, column, line)
+                    builder.store(builder.fadd(builder.load(total), value), total)
+            for total, line in zip(sums, lines, strict=True):
+                tile.store(builder.load(total), target, column, line)
+
+    return void(t, target, rows, first, last), generate
+
+
+@generated
+def scale_row(_: Any, t: Any, target: Any, x: Any, start: Any, scale: Any) -> Any:
+    """Put into the target scale · x from a place on; return whether a number is NaN or Inf."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        tile = Tile(context, builder, signature.args[0], values[0])
+        source = Tile(context, builder, signature.args[2], values[2])
+        target, start, scale = values[1], values[3], values[4]
+        zeros = ir.Constant(tile.vector, None)
+        factor = zeros
+        for lane in range(tile.lanes):
+            factor = builder.insert_element(factor, scale, ir.IntType(32)(lane))
+        probe = cgutils.alloca_once_value(builder, zeros)
+        with tile.starts() as (column, _):
+            value = source.load(start, column)
+            tile.store(builder.fmul(value, factor), target, column)
+            seen = builder.fmul(value, zeros)  # NaN for Inf and NaN, else 0
+            builder.store(builder.fadd(builder.load(probe), seen), probe)
+        wrong = builder.fcmp_unordered("!=", builder.load(probe), zeros)
+        bits = builder.bitcast(wrong, ir.IntType(tile.lanes))
+        return builder.icmp_unsigned("!=", bits, bits.type(0))
+
+    return boolean(t, target, x, start, scale), generate
