@@ -114,7 +114,11 @@ class Rule:
         self._check(n, b, weights, reference)
         source = Source(updates, picked, b, _vector(reference, updates))
         source.progress = progress
-        sizes = None if weights is None else _sizes(weights, n, b)
+        return self.on(source, seed=seed, sizes=None if weights is None else _sizes(weights, n, b))
+
+    def on(self, source: Source, *, seed: int = 0, sizes: NDArray[np.float64] | None = None) -> Any:
+        """What the last stage makes of a source's rows, without those that must be dropped."""
+        n, b = len(source.picked), source.b
         while True:
             try:
                 return self._run(Rows(source, seed=count("seed", seed, 0), sizes=sizes))

@@ -6,6 +6,7 @@ of any length reads the data once for the distances and once for its result.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,7 +31,10 @@ class Dropped(Exception):  # noqa: N818 (not an error: the caller goes on withou
 
 
 class Source:
-    """The picked original rows, and the small facts about them, each computed when first asked."""
+    """The picked original rows: small facts about them, and what is made of them.
+
+    Everything a rule knows of the data comes through here.
+    """
 
     def __init__(self, updates: Any, picked: NDArray[np.intp], b: int, reference: Any) -> None:
         self.updates = updates
@@ -41,13 +45,18 @@ class Source:
 
     def keep(self, mask: Mask) -> "Source":
         """Without some rows; each dropped one was bad, so b falls with n. Known facts are kept."""
-        kept = Source(self.updates, self.picked[mask], self.b - int((~mask).sum()), self.reference)
-        kept.progress = self.progress
+        kept = copy(self)
+        kept.picked, kept.b = self.picked[mask], self.b - int((~mask).sum())
         if "sq" in vars(self):
             vars(kept)["sq"] = self.sq[np.ix_(mask, mask)]
         if "facts" in vars(self):
             vars(kept)["facts"] = self.facts.only(mask)
         return kept
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return int(self.updates.shape[1])
 
     @cached_property
     def sq(self) -> Floats:
@@ -67,6 +76,40 @@ class Source:
         vars(self)["facts"] = value
         self.require(value.finite & np.isfinite(value.squared) & np.isfinite(value.gaps))
         return value
+
+    @cached_property
+    def reference_norm(self) -> float:
+        """‖r‖."""
+        if self.reference is None:
+            return 0.0
+        return float(np.sqrt(kernels.facts(self.reference[None, :]).squared[0]))
+
+    def combine(self, weights: Floats, of_reference: float) -> Any:
+        """Σ weights_i·x_i + of_reference·r, reading only rows that have a weight."""
+        value, finite = kernels.combine(
+            self.updates, weights, rows=self.picked, progress=self.progress
+        )
+        self.require(finite)
+        if of_reference and self.reference is not None:
+            value = value + float(of_reference) * self.reference  # a plain float keeps dtypes
+        return value
+
+    def band(self, low: int, high: int, **options: Any) -> Any:
+        """What the kernel of this name gives."""
+        options = {"rows": self.picked, "progress": self.progress, **options}
+        value, finite = kernels.band(self.updates, low, high, **options)
+        self.require(finite)
+        return value
+
+    def columns(self, index: NDArray[np.intp]) -> Floats:
+        """The rows at some columns, (n, k)."""
+        return kernels.columns(self.updates, index, rows=self.picked)
+
+    def gaps_to(self, weights: Floats, of_reference: float) -> tuple[Floats, float]:
+        """‖x_i − z‖² and ‖z‖² for the point z that `combine` gives."""
+        point = self.combine(weights, of_reference)
+        gaps = kernels.facts(self.updates, point, rows=self.picked).gaps
+        return gaps, float(kernels.facts(point[None, :]).squared[0])
 
     def require(self, keep: Mask) -> None:
         """Go on only if every row may stay."""
@@ -139,29 +182,27 @@ class Rows:
         """‖x_i − r‖² (n,)."""
         return self._sq_to(self.source.facts.gaps, self.reference_norm**2)
 
-    @cached_property
+    @property
     def reference_norm(self) -> float:
         """‖r‖."""
-        reference = self.source.reference
-        if reference is None:
-            return 0.0
-        return float(np.sqrt(kernels.facts(reference[None, :]).squared[0]))
+        return self.source.reference_norm
 
     def sq_to(self, weights: Floats, of_reference: float = 0.0) -> Floats:
         """‖x_i − z‖² for the point z = Σ weights_i·x_i + …, from the data itself."""
-        point = self.combine(weights, of_reference)
-        facts = kernels.facts(self.source.updates, point, rows=self.source.picked)
-        own = float(kernels.facts(point[None, :]).squared[0])
-        return self._sq_to(facts.gaps, own)
+        return self._sq_to(*self.source.gaps_to(self._original(weights), of_reference))
 
     def columns(self, most: int) -> Floats:
         """The rows at some random columns, (n, k)."""
-        source, d = self.source, self.source.updates.shape[1]
+        source, d = self.source, self.source.width
         index = np.sort(self.rng.choice(d, size=min(most, d), replace=False))
-        sample = kernels.columns(source.updates, index, rows=source.picked)
+        sample = source.columns(index)
         with np.errstate(over="ignore"):
             source.require(np.asarray(np.isfinite((sample**2).sum(axis=1))))
         return sample if self.affine is None else np.asarray(self.affine @ sample)
+
+    def _original(self, weights: Floats) -> Floats:
+        """Weights of the rows as weights of the original ones."""
+        return weights if self.affine is None else np.asarray(weights @ self.affine)
 
     def _sq_to(self, originals: Floats, origin: float) -> Floats:
         """Squared distances to a point, from those of the original rows and of the origin to it."""
@@ -214,34 +255,13 @@ class Rows:
         return self.averaged([np.array([pick]) for pick in picks])
 
     def combine(self, weights: Floats, of_reference: float = 0.0) -> Any:
-        """Σ weights_i·row_i (+ a share of the reference), reading only rows that have a weight."""
-        source = self.source
-        value, finite = kernels.combine(
-            source.updates,
-            weights if self.affine is None else weights @ self.affine,
-            rows=source.picked,
-            progress=source.progress,
-        )
-        source.require(finite)
-        if of_reference and source.reference is not None:
-            value = value + float(of_reference) * source.reference  # a plain float keeps dtypes
-        return value
+        """Σ weights_i·row_i (+ a share of the reference)."""
+        return self.source.combine(self._original(weights), of_reference)
 
     def band(self, low: int, high: int, nearest: int | None = None) -> Any:
         """Per column the mean of order statistics low..high−1, or of those nearest the median."""
-        source = self.source
-        value, finite = kernels.band(
-            source.updates,
-            low,
-            high,
-            nearest=nearest,
-            mixing=self.lists if self.simple else self.affine,
-            scale=self.scale,
-            rows=source.picked,
-            progress=source.progress,
-        )
-        source.require(finite)
-        return value
+        mixing = self.lists if self.simple else self.affine
+        return self.source.band(low, high, nearest=nearest, mixing=mixing, scale=self.scale)
 
 
 def _distances(products: Floats) -> Floats:
