@@ -19,6 +19,12 @@ def distances(x: Any) -> np.ndarray:
     return np.stack([((w - row) ** 2).sum(1) for row in w])
 
 
+def moments(x: Any) -> np.ndarray:
+    """(2, d): mean and standard deviation of the columns."""
+    w = wide(x)
+    return np.stack([w.mean(0), np.sqrt(((w - w.mean(0)) ** 2).mean(0))])
+
+
 def mixed(x: Any, mixing: Any, scale: Any) -> np.ndarray:
     w = wide(x)
     w = w if scale is None else w * np.asarray(scale)[:, None]

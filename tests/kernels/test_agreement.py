@@ -43,6 +43,7 @@ def test_every_primitive_follows_its_definition(n: int, d: int, backend: Any) ->
     assert finite.all()
     assert finite.shape == (n,)
     close(kernels.combine(x, weights, backend=backend).value, weights @ reference.wide(x))
+    close(np.stack(kernels.moments(x, backend=backend)[:2]), reference.moments(x))
     close(kernels.band(x, b, n - b, backend=backend).value, reference.band(x, b, n - b))
     near = kernels.band(x, nearest=n - b, backend=backend).value
     close(near, reference.nearest(x, n - b))
@@ -78,6 +79,7 @@ def test_tensors_keep_kind_and_type(dtype: str, backend: Any) -> None:
     before, weights = x.clone(), np.arange(11) / 11
     for value, expected in (
         (kernels.combine(x, weights, backend=backend).value, weights @ reference.wide(x)),
+        *zip(kernels.moments(x, backend=backend)[:2], reference.moments(x), strict=True),
         (kernels.band(x, 3, 8, backend=backend).value, reference.band(x, 3, 8)),
         (kernels.band(x, nearest=8, backend=backend).value, reference.nearest(x, 8)),
     ):
@@ -94,10 +96,13 @@ def test_tensors_keep_kind_and_type(dtype: str, backend: Any) -> None:
 def test_arrays_keep_kind_and_type(dtype: str, backend: Any) -> None:
     x = normal(11, 9000, dtype)
     x.flags.writeable = False
-    value = kernels.band(x, 3, 8, backend=backend).value
-    assert isinstance(value, np.ndarray)
-    assert value.dtype == x.dtype
-    close(value, reference.band(x, 3, 8), np.dtype(dtype).name)
+    for value, expected in (
+        (kernels.band(x, 3, 8, backend=backend).value, reference.band(x, 3, 8)),
+        *zip(kernels.moments(x, backend=backend)[:2], reference.moments(x), strict=True),
+    ):
+        assert isinstance(value, np.ndarray)
+        assert value.dtype == x.dtype
+        close(value, expected, np.dtype(dtype).name)
 
 
 def layouts() -> dict[str, Any]:
@@ -126,6 +131,7 @@ def test_any_layout_gives_the_same_bits(name: str, backend: Any) -> None:
         lambda x: kernels.distances(x, backend=backend).value,
         lambda x: kernels.band(x, 3, 8, mixing=mixing, backend=backend).value,
         lambda x: kernels.combine(x, np.arange(11) / 11, backend=backend).value,
+        lambda x: kernels.moments(x, backend=backend).std,
         lambda x: kernels.facts(x, np.ones(9000), backend=backend).gaps,
     ):
         assert (np.asarray(call(x)) == call(plain)).all()
@@ -146,9 +152,19 @@ def test_rows_scale_and_ragged_lists(backend: Any) -> None:
     close(value, reference.band(x[rows], 1, 2, mixing, scale))
     value = kernels.distances(x, rows=rows, backend=backend).value
     np.testing.assert_allclose(value, reference.distances(x[rows]), rtol=1e-6)
+    found = kernels.moments(x, rows=rows, backend=backend)
+    close(np.stack(found[:2]), reference.moments(x[rows]))
     mask = np.isin(np.arange(26), rows)
     value = kernels.combine(x, np.ones(7), rows=mask, backend=backend).value
     close(value, x[mask].astype(float).sum(0))
+
+
+@everywhere
+@pytest.mark.parametrize("n", [1, 3, 26])
+def test_the_mean_is_a_combination_to_the_last_bit(n: int, backend: Any) -> None:
+    x = normal(n, 9000)
+    mean = kernels.moments(x, backend=backend).mean
+    assert (mean == kernels.combine(x, np.full(n, 1 / n), backend=backend).value).all()
 
 
 @everywhere

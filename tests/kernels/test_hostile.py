@@ -36,10 +36,14 @@ def test_one_bad_number_is_found_and_harms_no_other_row(
     for found in (
         kernels.facts(x, backend=backend).finite,
         kernels.combine(x, np.ones(N), backend=backend).finite,
+        kernels.moments(x, backend=backend).finite,
         kernels.band(x, B, N - B, backend=backend).finite,
         kernels.band(x, mixing=[[0, 1, 2]] * 3, backend=backend).finite,
     ):
         assert (np.flatnonzero(found) == good).all()
+    mean, std, finite = kernels.moments(x, rows=good, backend=backend)
+    assert finite.all()
+    np.testing.assert_allclose((mean, std), reference.moments(x[good]), rtol=2e-6, atol=1e-6)
     value, finite = kernels.band(x, B - 2, len(good) - B + 2, rows=good, backend=backend)
     assert finite.all()
     np.testing.assert_allclose(value, reference.band(x[good], 2, 7), atol=1e-6)
@@ -71,6 +75,9 @@ def test_huge_rows(big: float, backend: Any) -> None:
         assert call.finite.all()
         assert np.isfinite(call.value).all()
         np.testing.assert_allclose(call.value, expected, rtol=1e-6, atol=1e-6 + 1e-14 * big)
+    std, finite = kernels.moments(x, backend=backend)[1:]
+    assert finite.all()
+    np.testing.assert_allclose(std, reference.moments(x)[1], rtol=1e-6)
     mixing = [np.roll(np.arange(N), k)[: N - B] for k in range(N)]
     value = kernels.band(x, B, N - B, mixing=mixing, backend=backend).value
     expected = reference.band(x, B, N - B, mixing)
@@ -108,8 +115,18 @@ def test_distances_of_mixed_scales(backend: Any) -> None:
 
 
 @everywhere
+@pytest.mark.parametrize("scale", [1e-40, 1e-30, 1e-5, 1e5, 1e30])
+def test_deviations_at_every_scale(scale: float, backend: Any) -> None:
+    x = (honest(np.float64) * scale).astype(np.float32)
+    std = kernels.moments(x, backend=backend).std
+    np.testing.assert_allclose(std, reference.moments(x)[1], rtol=1e-6, atol=1e-45)
+
+
+@everywhere
 def test_small_updates_beside_large_weights(backend: Any) -> None:
     x = (1.0 + 1e-5 * honest(np.float64)).astype(np.float32)
+    std = kernels.moments(x, backend=backend).std
+    np.testing.assert_allclose(std, reference.moments(x)[1], rtol=1e-6)
     value = kernels.distances(x, backend=backend).value
     np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6)
 

@@ -31,6 +31,7 @@ def results(x: Any) -> list[np.ndarray]:
         kernels.distances(x, backend="cpu").value,
         *kernels.facts(x, np.ones(x.shape[1]), backend="cpu")[:3],
         kernels.combine(x, np.linspace(0, 1, n), backend="cpu").value,
+        *kernels.moments(x, backend="cpu")[:2],
         kernels.band(x, n // 3, n - n // 3, backend="cpu").value,
         kernels.band(x, n // 3, n - n // 3, mixing=mixing, backend="cpu").value,
         kernels.band(x, nearest=n // 2, backend="cpu").value,
@@ -59,6 +60,8 @@ def test_same_bits_whole_or_in_shards() -> None:
     assert (value == kernels.distances(x, backend="cpu").value).all()
     start = kernels.facts(left, backend="cpu")
     assert same(list(kernels.facts(right, initial=start, backend="cpu")), list(kernels.facts(x)))
+    halves = [kernels.moments(part, backend="cpu").std for part in (left, right)]
+    assert (np.concatenate(halves) == kernels.moments(x, backend="cpu").std).all()
     parts = [kernels.band(part, 4, 9, backend="cpu").value for part in (left, right)]
     assert (np.concatenate(parts) == kernels.band(x, 4, 9).value).all()
 
@@ -163,6 +166,7 @@ def run(x):
         lambda: kernels.band(x, 5, 11, mixing=mixing, backend="@BACKEND@"),
         lambda: kernels.band(x, nearest=9, backend="@BACKEND@"),
         lambda: kernels.combine(x, np.ones(16), backend="@BACKEND@"),
+        lambda: kernels.moments(x, backend="@BACKEND@"),
     ):
         call()
         out.append(anonymous())

@@ -1,8 +1,9 @@
-"""Five primitives on a matrix of updates (n, d), each one pass over the data.
+"""Six primitives on a matrix of updates (n, d), each one pass over the data.
 
     value, finite = distances(updates)                  # (n, n) squared distances, float64
     norms = facts(updates, reference).squared           # also dots, gaps, finite
     value, finite = combine(updates, weights)           # (d,) weighted sum of rows
+    mean, std, finite = moments(updates)                # (d,) each, of the columns
     value, finite = band(updates, b, n - b)             # (d,) trimmed mean
     sample = columns(updates, index)                    # (n, k), float64
 
@@ -24,11 +25,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .matrix import Matrix, matrix
 from .parallel import GRID, threads
-from .types import Facts, Pass, Progress, Rows
+from .types import Facts, Moments, Pass, Progress, Rows
 
 __all__ = [
     "GRID",
     "Facts",
+    "Moments",
     "Pass",
     "Progress",
     "band",
@@ -37,6 +39,7 @@ __all__ = [
     "distances",
     "facts",
     "matrix",
+    "moments",
     "picked",
     "threads",
 ]
@@ -98,6 +101,21 @@ def combine(
     arguments = (picked[used], np.ascontiguousarray(w[used]), progress)
     value, finite[used] = _backend(x, backend).combine(x, *arguments)
     return Pass(value, finite)
+
+
+def moments(
+    updates: Any,
+    *,
+    rows: ArrayLike | None = None,
+    progress: Progress = None,
+    backend: Backend = "auto",
+) -> Moments:
+    """Mean x̄ (d,) and standard deviation √(1/n Σ(x_i − x̄)²) (d,) of the picked rows.
+
+    Computed from differences, in float64. Where a row is not finite, neither are these.
+    """
+    x = matrix(updates)
+    return Moments(*_backend(x, backend).moments(x, _rows(x, rows), progress))
 
 
 def band(

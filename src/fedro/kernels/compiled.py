@@ -15,6 +15,7 @@ from .jit import inner, kernel, literal
 from .vectors import add_rows, exchange, exchange3, scale_row
 
 LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
+CACHED = 1 << 18  # bytes of a block of rows that is read twice
 HUGE, TINY = 2.0**-72, 2.0**100  # exact rescalings, see `rescue`
 
 
@@ -206,11 +207,38 @@ def facts(x: Any, rows: Any, start: int, stop: int, reference: Any, out: Any, ba
                 bad[i] |= holds_bad(row)
 
 
-@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "bool[:]")
-def combine(x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, bad: Any) -> None:
-    """out = Σ w_i·x_i in float64; the number of rows is a multiple of four (weight 0 pads)."""
-    for left in range(start, stop, LONG):
-        right = min(left + LONG, stop)
+@inner
+def add_squares4(total: Any, center: Any, a: Any, b: Any, c: Any, d: Any, w: Any) -> None:
+    """Add w0·(a − center)² + … + w3·(d − center)² to total."""
+    w0, w1, w2, w3 = w[0], w[1], w[2], w[3]
+    for k in range(total.size):
+        m = center[k]
+        p, q, r, s = a[k] - m, b[k] - m, c[k] - m, d[k] - m
+        total[k] += (w0 * (p * p) + w1 * (q * q)) + (w2 * (r * r) + w3 * (s * s))
+
+
+@inner
+def spread(x: Any, rows: Any, left: int, right: int, weights: Any, center: Any, out: Any) -> None:
+    """out = √(Σ w_i·(x_i − center)²) over the columns left..right-1, in float64."""
+    total, s = np.zeros(right - left), slice(left, right)
+    for i in range(0, rows.size, 4):
+        a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
+        add_squares4(total, center, a[s], b[s], c[s], d[s], weights[i : i + 4])
+    for k in range(total.size):
+        out[k] = np.sqrt(total[k])
+
+
+@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "T[:]", "bool[:]")
+def combine(
+    x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, around: Any, bad: Any
+) -> None:
+    """out = Σ w_i·x_i in float64; the number of rows is a multiple of four (weight 0 pads).
+
+    around = √(Σ w_i·(x_i − out)²), unless it is empty: a second look at rows still in the cache.
+    """
+    width = max(CACHED // (x.itemsize * rows.size) // 256, 1) * 256 if around.size else LONG
+    for left in range(start, stop, width):
+        right = min(left + width, stop)
         total = np.zeros(right - left)
         for i in range(0, rows.size, 4):
             a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
@@ -220,6 +248,8 @@ def combine(x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, ba
             for i in range(rows.size):
                 bad[i] |= holds_bad(x[rows[i], left:right])
         load(total, 1.0, out[left - start : right - start])
+        if around.size:
+            spread(x, rows, left, right, weights, total, around[left - start : right - start])
 
 
 @inner

@@ -63,24 +63,39 @@ def facts(
 def combine(
     x: Matrix, rows: Rows, weights: NDArray[np.float64], progress: Progress
 ) -> tuple[Any, Mask]:
-    """Σ w_i·x_i; four rows at a time, so rows of weight 0 fill the last four."""
-    kernel, count = compiled.combine.prepare(x.work), rows.size
+    """Σ w_i·x_i."""
     out = x.empty()
-    if not count:
+    if not rows.size:
         out[:] = 0
         return out, np.ones(0, dtype=bool)
+    return out, _weighted(x, rows, weights, out, None, progress)
+
+
+def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
+    """Mean and standard deviation (1/n) of each column."""
+    mean, std, shares = x.empty(), x.empty(), np.full(rows.size, 1 / rows.size)
+    return mean, std, _weighted(x, rows, shares, mean, std, progress)
+
+
+def _weighted(
+    x: Matrix, rows: Rows, weights: Array, out: Any, around: Any, progress: Progress
+) -> Mask:
+    """Fill `out` with Σ w_i·x_i, and `around`, if given, with √(Σ w_i·(x_i − out)²).
+
+    The kernel takes four rows at a time, so rows of weight 0 fill the last four.
+    """
+    kernel, count = compiled.combine.prepare(x.work), rows.size
     rows = np.append(rows, np.repeat(rows[:1], -count % 4))
     weights = np.append(weights, np.zeros(-count % 4))
 
     def task(start: int, stop: int) -> Mask:
         bad = np.zeros(rows.size, dtype=bool)
         for piece, part in x.pieces(rows, start, stop):
-            with x.writing(out, part) as block:
-                kernel(*piece, weights, block, bad)
+            with x.writing(out, part) as block, x.writing(around, part) as second:
+                kernel(*piece, weights, block, second, bad)
         return bad
 
-    bad = _any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
-    return out, ~bad[:count]
+    return ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)[:count]
 
 
 def band(

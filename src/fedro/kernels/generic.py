@@ -64,6 +64,19 @@ def combine(
     return x.like(out), finite.numpy()
 
 
+def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
+    """Mean and standard deviation (1/n) of each column: products first, then the sums."""
+    mean, std, finite = _vector(x), _vector(x), torch.ones(rows.size, dtype=torch.bool)
+    share = 1 / rows.size
+    for part, chunk in _chunks(x, rows, progress):
+        finite &= chunk.isfinite().all(1).cpu()
+        wide = chunk.double()
+        center = (wide * share).sum(0)
+        mean[part] = center.to(chunk.dtype)
+        std[part] = ((wide - center).square() * share).sum(0).sqrt().to(chunk.dtype)
+    return x.like(mean), x.like(std), finite.numpy()
+
+
 def band(
     x: Matrix,
     rows: Rows,

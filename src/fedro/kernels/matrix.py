@@ -71,7 +71,13 @@ class Matrix:
 
     @contextmanager
     def writing(self, result: Any, part: slice) -> Iterator[Array]:
-        """Columns of a result to write to: its own memory, or a block that is narrowed after."""
+        """Columns of a result to write to: its own memory, or a block that is narrowed after.
+
+        Where no result is wanted, the block is empty.
+        """
+        if result is None:
+            yield np.empty(0, dtype=self.work)
+            return
         plain = result[part].numpy() if self.is_torch and self.direct is not None else None
         plain = result[part] if not self.is_torch and result.dtype == self.work else plain
         block = np.empty(part.stop - part.start, dtype=self.work) if plain is None else plain

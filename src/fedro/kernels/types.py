@@ -21,6 +21,14 @@ class Pass(NamedTuple):
     finite: Mask  # (m,) which of the picked rows hold neither NaN nor Inf
 
 
+class Moments(NamedTuple):
+    """Mean and standard deviation of each column."""
+
+    mean: Any  # (d,)
+    std: Any  # (d,)
+    finite: Mask  # (m,)
+
+
 class Facts(NamedTuple):
     """Small facts about each row, in float64."""
 
