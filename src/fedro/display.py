@@ -56,6 +56,8 @@ def progress(setup: Setup, start: int, console: Console) -> Iterator[Any]:
                 news.append(f"loss {done.train_loss:.3f}")
             if last is not None and last.accuracy is not None:
                 news.append(f"accuracy {last.accuracy:.3f}")
+            if last is not None and last.backdoor is not None:
+                news.append(f"backdoor {last.backdoor:.3f}")
             bar.update(task, completed=done.round + 1, news="  ".join(news))
 
         yield show
@@ -65,13 +67,16 @@ def closing(summary: dict[str, Any], path: Path | None) -> Group:
     """What a run came to."""
     table = Table(header_style="bold")
     table.add_column("on the honest clients' test data")
-    for name in ("accuracy", "mean client", "worst tenth", "loss"):
+    columns = {"accuracy": "accuracy", "clients": "mean client", "worst": "worst tenth"}
+    if summary["final"].get("backdoor") is not None:
+        columns["backdoor"] = "backdoor"
+    for name in (*columns.values(), "loss"):
         table.add_column(name, justify="right")
     rows = {"final model": summary["final"]}
     if (several := summary["evaluations_in_mean"]) > 1:
         rows[f"mean of the last {several} evaluations"] = summary["mean_of_last"]
     for name, score in rows.items():
-        shares = [_share(score[key]) for key in ("accuracy", "clients", "worst")]
+        shares = [_share(score[key]) for key in columns]
         table.add_row(name, *shares, _number(score["loss"]))
     lines = [
         f"Bad clients sampled in a round: at most {summary['most_byzantine']} of "

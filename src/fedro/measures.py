@@ -42,6 +42,7 @@ class Score(NamedTuple):
     accuracy: float | None  # of all examples
     clients: float | None  # mean over clients of each one's accuracy
     worst: float | None  # mean accuracy of the tenth of the clients that fare worst
+    backdoor: float | None = None  # share of examples with the trigger that get the wanted label
 
 
 def score(losses: NDArray[np.float64], right: NDArray[np.bool_] | None, owners: Ids) -> Score:

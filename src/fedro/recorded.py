@@ -77,7 +77,7 @@ def summarize(setup: Setup, rounds: list[dict[str, Any]]) -> dict[str, Any]:
     bad = np.array([len(line["byzantine"]) for line in rounds])
     return {
         "final": rounds[-1]["final"],
-        "mean_of_last": {key: _mean([score[key] for score in scores]) for key in scores[-1]},
+        "mean_of_last": {key: _mean([score.get(key) for score in scores]) for key in scores[-1]},
         "evaluations_in_mean": len(scores),
         "rounds": len(rounds),
         "void": sum(line["void"] is not None for line in rounds),

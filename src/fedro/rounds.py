@@ -209,7 +209,16 @@ def score_of(setup: Setup, engine: Engine, model: Tensor) -> Score:
     (x, y), owners = setup.test
     losses, right = engine.evaluate(model, x, y)
     hits = right.numpy() if setup.recipe.task == "classify" else None
-    return score(losses.double().numpy(), hits, owners)
+    found = score(losses.double().numpy(), hits, owners)
+    return found._replace(backdoor=backdoor_of(setup, engine, model))
+
+
+def backdoor_of(setup: Setup, engine: Engine, model: Tensor) -> float | None:
+    """How many of the examples with a trigger get the label that the attackers want."""
+    if setup.triggered is None:
+        return None
+    losses, right = engine.evaluate(model, *setup.triggered)
+    return float((right & losses.isfinite()).double().mean())  # no label comes of NaN
 
 
 def mean_of(losses: list[float]) -> float | None:

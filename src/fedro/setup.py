@@ -140,6 +140,12 @@ class Setup:
         joined = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         return Examples(*joined), owners
 
+    @cached_property
+    def triggered(self) -> Examples | None:
+        """Those test examples that show the attack's backdoor; None if there is none to show."""
+        found = self.attack.triggered(self.test[0], self.federation.classes)
+        return found if found is not None and len(found.y) else None
+
     def fingerprint(self) -> dict[str, Any]:
         """What must be the same for the same bits; a run is resumed only where it is."""
         packages = ("fedro", "torch", "numpy", "numba")
@@ -235,6 +241,14 @@ def _try_out(setup: Setup) -> None:
             ) from error
     (x, y), _ = setup.test
     evaluate(model, start, x[:size].to(setup.device), y[:size].to(setup.device), setup.recipe)
+    _try_attack(setup, dice)
+
+
+def _try_attack(setup: Setup, dice: np.random.Generator) -> None:
+    """Poison a bad client's data and set the trigger, so that what cannot work is said now."""
+    for client in np.flatnonzero(setup.byzantine)[:1].tolist():
+        setup.attack.poison(setup.federation.train(client), setup.federation.classes, dice)
+    _ = setup.triggered
 
 
 def _check_rule(rule: Rule, sampled: int, tolerated: int, experiment: Experiment) -> None:

@@ -9,7 +9,7 @@ the command line, the docs and the tests find it in the table.
 
 from collections.abc import Callable
 
-from fedro.attacks import control, fixed, mimicry, omniscient, poisoning
+from fedro.attacks import control, fixed, mimicry, omniscient, poisoning, replacement
 from fedro.attacks.pipeline import Attack, factory, parse_attack
 from fedro.attacks.table import ATTACKS, Entry, forge, poison, silence
 from fedro.attacks.view import Forged, HiddenError, View
@@ -28,7 +28,8 @@ __all__ = [
     *ATTACKS,
 ]
 
-_MODULES = (control, fixed, mimicry, omniscient, poisoning)  # importing them fills the table
+# Importing the modules fills the table.
+_MODULES = (control, fixed, mimicry, omniscient, poisoning, replacement)
 
 
 def __getattr__(name: str) -> Callable[..., Attack]:

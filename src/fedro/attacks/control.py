@@ -19,6 +19,15 @@ def silent(view: View) -> bool:
     return True
 
 
+@silence(replaces=False, least={"least": 1})
+def silent_when_weak(view: View, *, least: int | None = None) -> bool:
+    """Nothing, unless enough of them were sampled: at least `least`, else more than tolerated.
+
+    The server counts draws, and a void round is one: who waits for a better draw gains nothing.
+    """
+    return len(view.byzantine) < (view.tolerated + 1 if least is None else least)
+
+
 @forge(replaces=False, source="Allouah et al. 2024")
 def takeover(view: View, *, at: Literal["more", "reach"] = "more") -> Forged | None:
     """The server's model becomes zero if more bad clients than tolerated were sampled.

@@ -88,6 +88,16 @@ class Attack:
             examples = entry.function(examples, classes, rng, **stage.options)
         return examples
 
+    def triggered(self, examples: E, classes: int) -> E | None:
+        """Test examples that show the backdoor, with the labels that the attackers want.
+
+        Those of the last stage that has one; None if there is no such stage.
+        """
+        for stage, entry in reversed([*self._with("poison")]):
+            if entry.trigger is not None:
+                return cast(E, entry.triggered(examples, classes, stage.options))
+        return None
+
     def forge(self, view: View) -> Forged:
         """What the bad clients send, by the last stage that says so; rows=None is their own.
 

@@ -24,6 +24,7 @@ class Entry:
     least: Mapping[str, float]  # option -> the smallest value
     replaces: bool  # nothing that the bad clients trained is ever sent
     source: str
+    trigger: Callable[..., Any] | None = None  # of a backdoor: what shows that it is in the model
 
     @property
     def summary(self) -> str:
@@ -34,6 +35,13 @@ class Entry:
     def options(self) -> dict[str, inspect.Parameter]:
         """What can be set, by name."""
         return options_of(self.function)
+
+    def triggered(self, examples: Any, classes: int, given: Mapping[str, Any]) -> Any:
+        """The examples that show its backdoor, with these options; None if it has none."""
+        if self.trigger is None:
+            return None
+        values = {**{key: option.default for key, option in self.options.items()}, **given}
+        return self.trigger(examples, classes, **{k: values[k] for k in options_of(self.trigger)})
 
     def knowledge(self, given: Mapping[str, Any]) -> frozenset[str]:
         """What it may see with these options."""
@@ -66,9 +74,18 @@ ATTACKS: Table[Entry] = Table("attack")
 Register = Callable[[Callable[..., Any]], Entry]
 
 
-def poison(*, source: str = "") -> Register:
-    """Register ``f(examples, classes, rng, *, …) -> examples``: what a bad client trains on."""
-    return _register("poison", knows="own data", replaces=False, source=source)
+def poison(
+    *,
+    least: Mapping[str, float] | None = None,
+    source: str = "",
+    trigger: Callable[..., Any] | None = None,
+) -> Register:
+    """Register ``f(examples, classes, rng, *, …) -> examples``: what a bad client trains on.
+
+    A backdoor has a ``trigger(examples, classes, *, …)``, which takes options of the same names
+    and gives those test examples that show the backdoor, with the labels that the attackers want.
+    """
+    return _register("poison", "own data", None, least, False, source, trigger)
 
 
 def forge(
@@ -111,14 +128,16 @@ def _register(
     least: Mapping[str, float] | None = None,
     replaces: bool = True,
     source: str = "",
+    trigger: Callable[..., Any] | None = None,
 ) -> Register:
     for text in (knows, *(unless or {}).values()):
         parts_of(text)
 
     def enter(function: Callable[..., Any]) -> Entry:
         name = function.__name__
-        entry = Entry(name, function, hook, knows, unless or {}, least or {}, replaces, source)
-        ATTACKS[name] = entry
+        ATTACKS[name] = entry = Entry(
+            name, function, hook, knows, unless or {}, least or {}, replaces, source, trigger
+        )
         return entry
 
     return enter

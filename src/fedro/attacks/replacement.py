@@ -1,0 +1,23 @@
+"""Model replacement: bad clients send so much of their own update that the mean becomes theirs."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fedro.attacks.table import forge
+from fedro.attacks.view import View
+
+
+@forge(knows="own update", source="Bagdasaryan et al. 2020")
+def scaling(view: View, *, factor: float | None = None) -> Iterator[Tensor]:
+    """Each its own update, times a factor; by default n̂/(γ_s·|B_t|).
+
+    With that, plain averaging moves the model to the mean of theirs, and then by the part of the
+    step that is due to the honest clients. A message is valid until the next one is asked for.
+    """
+    bad = len(view.byzantine)
+    times = view.sampled / (view.server_lr * bad) if factor is None else factor
+    message = torch.empty_like(view.updates[0])
+    for number in range(bad):
+        yield torch.mul(view.own(number), times, out=message)
