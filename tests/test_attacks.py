@@ -278,7 +278,7 @@ def test_mimic_follows_its_definition(warmup: int, backend: str) -> None:
         view = mimic_round(number, memory)
         if not view.byzantine.size:
             continue
-        start = np.random.default_rng([8, number]).standard_normal(40, dtype=np.float32)
+        start = mimic_round(number, {}).noise().numpy()
         ids = view.ids[view.honest]
         target = plain(honest_rows(view), ids, start.astype(np.float64))
         messages = sent(attack, view)

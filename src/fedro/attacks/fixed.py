@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
 
 from fedro.attacks.table import forge
@@ -35,5 +36,6 @@ def huge(view: View, *, value: float = 1e30) -> Tensor:
 @forge(least={"std": 0.0}, source="Blanchard et al. 2017")
 def gauss(view: View, *, std: float, mean: float = 0.0) -> Iterator[Tensor]:
     """Noise, each client its own: N(mean, std²) in every coordinate."""
+    room = torch.empty(view.width)
     for _ in view.byzantine:
-        yield view.noise().mul_(std).add_(mean)
+        yield view.noise(room).mul_(std).add_(mean)

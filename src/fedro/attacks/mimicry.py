@@ -1,6 +1,5 @@
 """Mimic: bad clients copy an honest one, so that its data count many times over."""
 
-import math
 
 import numpy as np
 import torch
@@ -38,22 +37,26 @@ def learn(view: View, seen: int) -> None:
     before = view.memory.get("mimic.mean", view.honest_mean).to(view.updates)
     mean = torch.lerp(before, view.honest_mean, share)
     old = view.memory["mimic.direction"].to(view.updates) if seen else normalized(view.noise())
-    new = torch.lerp(old, power_step(view, mean, old), share)
-    view.memory["mimic.mean"], view.memory["mimic.direction"] = mean, normalized(new)
+    view.memory["mimic.mean"], view.memory["mimic.direction"] = mean, turn(view, mean, old, share)
 
 
-def power_step(view: View, mean: Tensor, z: Tensor) -> Tensor:
-    """Σ((g_i−μ)·z)(g_i−μ) over the honest g_i, normalized; z itself if they do not differ."""
+def turn(view: View, mean: Tensor, z: Tensor, share: float) -> Tensor:
+    """(1−share)·z + share·s/‖s‖, normalized, where s = Σ((g_i−μ)·z)(g_i−μ) over the honest g_i.
+
+    If they do not differ, it is z itself.
+    """
     dots = kernels.facts(view.updates, z, rows=view.finite).dots
-    along = dots - float(mean.double() @ z.double())
+    along = dots - float(torch.sum(mean * z, dtype=torch.float64))
     along /= max(float(np.abs(along).max()), np.finfo(float).tiny)  # only the direction counts
-    total = kernels.combine(view.updates, along, rows=view.finite).value
-    return normalized(total - float(along.sum()) * mean, otherwise=z)
+    total: Tensor = kernels.combine(view.updates, along, rows=view.finite).value
+    step = normalized(total.sub_(mean, alpha=float(along.sum())), otherwise=z)
+    return z if step is z else normalized(torch.lerp(z, step, share, out=step), otherwise=z)
 
 
 def normalized(vector: Tensor, otherwise: Tensor | None = None) -> Tensor:
-    """The vector with length 1, or the other one if it has no direction."""
+    """Scale the vector to length 1, in place; the other one if its length is out of range."""
     length = float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-    if 0 < length < math.inf:
-        return (vector.double() / length).to(vector.dtype)
+    numbers = torch.finfo(vector.dtype)
+    if numbers.tiny < length < numbers.max:
+        return vector.div_(length)
     return vector if otherwise is None else otherwise

@@ -19,8 +19,15 @@ from fedro.attacks.view import View
 def sign_flip(view: View, *, own: bool = False) -> Tensor | Iterator[Tensor]:
     """Minus the mean of the honest updates; with own=True, each minus its own update."""
     if own:
-        return (-view.own(k) for k in range(len(view.byzantine)))
+        return flipped(view)
     return -view.honest_mean
+
+
+def flipped(view: View) -> Iterator[Tensor]:
+    """Minus what each would have sent, one after the other in the same memory."""
+    room = torch.empty_like(view.updates[0])
+    for number in range(len(view.byzantine)):
+        yield torch.neg(view.own(number), out=room)
 
 
 @forge(knows="honest updates", source="Xie et al. 2019")
@@ -40,7 +47,8 @@ def alie(view: View, *, z: float | None = None, sign: Literal[1, -1] = 1) -> Ten
     Without z, the largest at which the message still hides among the honest ones (`hiding_z`).
     """
     z = hiding_z(view.sampled, len(view.byzantine)) if z is None else z
-    return torch.add(view.honest_mean, view.honest_std, alpha=sign * z)
+    mean, std = view.honest_moments
+    return torch.add(mean, std, alpha=sign * z)
 
 
 def hiding_z(sampled: int, byzantine: int) -> float:

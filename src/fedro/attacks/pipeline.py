@@ -107,7 +107,7 @@ class Attack:
         if not len(view.byzantine):
             return sent
         for stage, entry in self._with("forge"):
-            if "honest updates" in entry.knowledge(stage.options) and not view.finite.size:
+            if "honest updates" in entry.knowledge(stage.options) and not view.informed:
                 result: Any = view.full(0.0)
             else:
                 seen = restrict(view, stage, entry, sent)

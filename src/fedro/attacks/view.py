@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedro.attacks import moments
+from fedro.attacks.noise import fill_normal
 
 Rows = NDArray[np.int64]
 
@@ -22,6 +23,8 @@ NEEDS = {  # one of these parts must be known; what is not listed, every client 
     "honest": {"honest updates"},
     "ids": {"honest updates"},
     "finite": {"honest updates"},
+    "informed": {"honest updates"},
+    "honest_moments": {"honest updates"},
     "honest_mean": {"honest updates"},
     "honest_std": {"honest updates"},
     "aggregate": {"rule"},
@@ -31,7 +34,8 @@ NEEDS = {  # one of these parts must be known; what is not listed, every client 
 class Forged(NamedTuple):
     """What the bad clients send."""
 
-    rows: Tensor | Iterable[Tensor] | None = None  # one for all, or one for each; None: their own
+    # One for all; or one for each, which may be gone when the next is made; None: their own.
+    rows: Tensor | Iterable[Tensor] | None = None
     model: Tensor | None = None  # the server is seized, and its model becomes this
 
     def write(self, updates: Tensor, rows: Iterable[int]) -> None:
@@ -79,6 +83,12 @@ class View:
         return moments.mean(self.updates, np.asarray(self.honest, dtype=np.int64))
 
     @property
+    def informed(self) -> bool:
+        """Is there an honest row without NaN and Inf? One is enough: no pass over all of them."""
+        rows = (self.updates[int(row)] for row in self.honest)
+        return any(bool(row.sum().isfinite() or row.isfinite().all()) for row in rows)
+
+    @property
     def finite(self) -> Rows:
         """Numbers of the honest rows without NaN and Inf."""
         return self._honest[1]
@@ -89,9 +99,14 @@ class View:
         return self._honest[0]
 
     @cached_property
+    def honest_moments(self) -> tuple[Tensor, Tensor]:
+        """(width,) each: mean and standard deviation of the honest messages, in one pass."""
+        return moments.moments(self.updates, np.asarray(self.honest, dtype=np.int64))
+
+    @property
     def honest_std(self) -> Tensor:
         """(width,) the standard deviation (1/n) of the honest messages."""
-        return moments.std(self.updates, self.finite)
+        return self.honest_moments[1]
 
     def own(self, number: int) -> Tensor:
         """(width,) what a bad client would have sent, had it been honest; counted from 0."""
@@ -101,10 +116,10 @@ class View:
         """(width,) a message of one number."""
         return torch.full_like(self.updates[0], value)
 
-    def noise(self) -> Tensor:
-        """(width,) numbers from the standard normal distribution."""
-        noise = self.rng.standard_normal(self.width, dtype=np.float32)
-        return torch.from_numpy(noise).to(self.updates)
+    def noise(self, room: Tensor | None = None) -> Tensor:
+        """(width,) numbers from the standard normal distribution, new or over those in `room`."""
+        room = torch.empty(self.width) if room is None else room
+        return fill_normal(room, self.rng).to(self.updates)
 
 
 class HiddenError(PermissionError):
