@@ -35,7 +35,7 @@ def distances(
         total, bad = np.zeros((rows.size, rows.size)), np.zeros(rows.size, dtype=bool)
         for piece, _ in x.pieces(rows, start, stop):
             kernel(*piece, shift, safe, total, bad)
-        return total, bad
+        return total[None], bad
 
     upper, bad = _sum(_watched(task, x, GRID, progress), np.triu(initial, 1))
     total = upper + upper.T
@@ -51,12 +51,14 @@ def facts(
     kernel = compiled.facts.prepare(x.work)
 
     def task(start: int, stop: int) -> tuple[Array, Mask]:
-        total, bad = np.zeros((rows.size, 3)), np.zeros(rows.size, dtype=bool)
-        for piece, part in x.pieces(rows, start, stop):
-            kernel(*piece, reference[part], total, bad)
-        return total, bad
+        cuts = range(start, stop, GRID)
+        totals, bad = np.zeros((len(cuts), rows.size, 3)), np.zeros(rows.size, dtype=bool)
+        for left, total in zip(cuts, totals, strict=True):
+            for piece, part in x.pieces(rows, left, min(left + GRID, stop)):
+                kernel(*piece, reference[part], total, bad)
+        return totals, bad
 
-    total, bad = _sum(_watched(task, x, GRID, progress), initial)
+    total, bad = _sum(_watched(task, x, stride(x.shape[1]), progress), initial)
     return total, ~bad
 
 
@@ -155,11 +157,12 @@ def _mixed(
 
 
 def _sum(parts: Iterator[tuple[Array, Mask]], initial: Array) -> tuple[Array, Mask]:
-    """Add the parts in order; the order is what makes the bits."""
+    """Add the parts, each a list of blocks, in order; the order is what makes the bits."""
     total, bad = initial.copy(), np.zeros(initial.shape[0], dtype=bool)
     with np.errstate(all="ignore"):
         for part, mask in parts:
-            total += part
+            for block in part:
+                total += block
             bad |= mask
     return total, bad
 

@@ -21,7 +21,7 @@ def blocks(columns: int, step: int) -> Iterator[tuple[int, int]]:
 
 
 def stride(columns: int) -> int:
-    """A longer step for passes that add nothing up: four tasks a thread, at most 64 blocks each."""
+    """A longer step where a task may do several blocks: four a thread, at most 64 blocks each."""
     return GRID * min(max(columns // GRID // (4 * threads()), 1), 64)
 
 
