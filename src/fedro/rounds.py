@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro.attacks import View
+from fedro.attacks import Defense, View
 from fedro.data import Examples
 from fedro.engine import Engine, Job
 from fedro.measures import Score, aggregation_error, score
@@ -33,6 +33,7 @@ class Round:
     rejected: dict[int, str] = field(default_factory=dict)
     void: str | None = None
     takeover: bool = False
+    attack: str | None = None  # which it was, where several were tried
     train_loss: float | None = None
     error: float | None = None  # ‖A − mean of honest‖²
     variance: float | None = None  # of the honest updates
@@ -143,12 +144,18 @@ def attack(
         round=done.round,
         rng=stream(e.seed, "attack", done.round),
         memory=dict(done.state.memory),
-        aggregate=partial(setup.rule, b=setup.tolerated),
+        aggregate=Defense(
+            setup.rule,
+            setup.tolerated,
+            reference_of(setup, updates, done.state),
+            rule_seed(e.seed, done.round),
+            setup.flat.trained,
+        ),
     )
     silent = rows[setup.attack.silent(view)]
     forged = setup.attack.forge(view)
     forged.write(sent, rows)
-    done.state = replace(done.state, memory=view.memory)
+    done.attack, done.state = forged.name, replace(done.state, memory=view.memory)
     return forged.model, silent
 
 
@@ -165,8 +172,6 @@ def screened(done: Round, updates: Tensor, silent: Ids) -> Ids:
 def aggregate(setup: Setup, updates: Tensor, done: Round, usable: Ids) -> Tensor | None:
     """Step with what is usable; the aggregate, or None if the round is void."""
     e = setup.experiment
-    starts_from_last = any(entry.reference == "optional" for entry in setup.rule.entries)
-    own = updates[setup.sampled, : setup.flat.trained] if setup.root is not None else None
     result = step(
         done.state.model,
         updates[: setup.sampled],
@@ -175,14 +180,26 @@ def aggregate(setup: Setup, updates: Tensor, done: Round, usable: Ids) -> Tensor
         tolerated=setup.tolerated,
         server_lr=e.server_lr,
         flat=setup.flat,
-        reference=done.state.previous if starts_from_last else own,
+        reference=reference_of(setup, updates, done.state),
         seed=rule_seed(e.seed, done.round),
     )
     done.void = result.void
     done.state = replace(done.state, model=result.model)
-    if starts_from_last and result.aggregate is not None:
+    if starts_from_last(setup) and result.aggregate is not None:
         done.state = replace(done.state, previous=result.aggregate)
     return result.aggregate
+
+
+def starts_from_last(setup: Setup) -> bool:
+    """Does the rule start from what it gave in the round before?"""
+    return any(entry.reference == "optional" for entry in setup.rule.entries)
+
+
+def reference_of(setup: Setup, updates: Tensor, state: State) -> Tensor | None:
+    """What the rule compares with: its last output, or the update of the server's own data."""
+    if starts_from_last(setup):
+        return state.previous
+    return updates[setup.sampled, : setup.flat.trained] if setup.root is not None else None
 
 
 def measure(

@@ -9,7 +9,17 @@ the command line, the docs and the tests find it in the table.
 
 from collections.abc import Callable
 
-from fedro.attacks import control, fixed, mimicry, omniscient, poisoning, replacement
+from fedro.attacks import (
+    comparing,
+    control,
+    fixed,
+    mimicry,
+    omniscient,
+    poisoning,
+    replacement,
+    tailored,
+)
+from fedro.attacks.defense import Defense
 from fedro.attacks.pipeline import Attack, factory, parse_attack
 from fedro.attacks.table import ATTACKS, Entry, forge, poison, silence
 from fedro.attacks.view import Forged, HiddenError, View
@@ -17,6 +27,7 @@ from fedro.attacks.view import Forged, HiddenError, View
 __all__ = [
     "ATTACKS",
     "Attack",
+    "Defense",
     "Entry",
     "Forged",
     "HiddenError",
@@ -29,7 +40,7 @@ __all__ = [
 ]
 
 # Importing the modules fills the table.
-_MODULES = (control, fixed, mimicry, omniscient, poisoning, replacement)
+_MODULES = (comparing, control, fixed, mimicry, omniscient, poisoning, replacement, tailored)
 
 
 def __getattr__(name: str) -> Callable[..., Attack]:

@@ -15,9 +15,11 @@ def rows_of(result: Any) -> Any:
 
 def joined(sent: Forged, result: Any, who: str, count: int, width: int) -> Forged:
     """What is sent after a stage: what it leaves open stays as it was."""
-    rows, model = rows_of(result), result.model if isinstance(result, Forged) else None
-    rows = sent.rows if rows is None else checked(rows, who, count, width)
-    return Forged(rows, sent.model if model is None else model)
+    new = result if isinstance(result, Forged) else Forged(result)
+    model = sent.model if new.model is None else new.model
+    if new.rows is None:
+        return Forged(sent.rows, model, new.name or sent.name)
+    return Forged(checked(new.rows, who, count, width), model, new.name)
 
 
 def checked(rows: Any, who: str, count: int, width: int) -> Tensor | Iterable[Tensor]:

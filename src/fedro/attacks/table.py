@@ -25,6 +25,7 @@ class Entry:
     replaces: bool  # nothing that the bad clients trained is ever sent
     source: str
     trigger: Callable[..., Any] | None = None  # of a backdoor: what shows that it is in the model
+    check: Callable[[Mapping[str, Any]], None] | None = None  # a further look at the options
 
     @property
     def summary(self) -> str:
@@ -55,6 +56,8 @@ class Entry:
         check_options(self.name, self.function, given)
         for key, value in given.items():
             self._check_value(key, value)
+        if self.check is not None:
+            self.check(given)
 
     def _check_value(self, key: str, value: Any) -> None:
         annotation = self.options[key].annotation
@@ -95,6 +98,7 @@ def forge(
     least: Mapping[str, float] | None = None,
     replaces: bool = True,
     source: str = "",
+    check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Register:
     """Register ``f(view, *, …)``, which returns what the bad clients send.
 
@@ -103,7 +107,7 @@ def forge(
     are written one at a time, over the client's own: compute what they share, and assign to
     `view.memory`, before the first. Name what is in there after the attack: "mimic.target".
     """
-    return _register("forge", knows, unless, least, replaces, source)
+    return _register("forge", knows, unless, least, replaces, source, check=check)
 
 
 def silence(
@@ -129,6 +133,7 @@ def _register(
     replaces: bool = True,
     source: str = "",
     trigger: Callable[..., Any] | None = None,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Register:
     for text in (knows, *(unless or {}).values()):
         parts_of(text)
@@ -136,7 +141,7 @@ def _register(
     def enter(function: Callable[..., Any]) -> Entry:
         name = function.__name__
         ATTACKS[name] = entry = Entry(
-            name, function, hook, knows, unless or {}, least or {}, replaces, source, trigger
+            name, function, hook, knows, unless or {}, least or {}, replaces, source, trigger, check
         )
         return entry
 

@@ -28,6 +28,7 @@ NEEDS = {  # one of these parts must be known; what is not listed, every client 
     "honest_mean": {"honest updates"},
     "honest_std": {"honest updates"},
     "aggregate": {"rule"},
+    "kept": {"honest updates"},
 }
 
 
@@ -37,6 +38,7 @@ class Forged(NamedTuple):
     # One for all; or one for each, which may be gone when the next is made; None: their own.
     rows: Tensor | Iterable[Tensor] | None = None
     model: Tensor | None = None  # the server is seized, and its model becomes this
+    name: str | None = None  # which of several attacks it is
 
     def write(self, updates: Tensor, rows: Iterable[int]) -> None:
         """Put the messages into the matrix, one after the other."""
@@ -65,8 +67,9 @@ class View:
     round: int
     rng: np.random.Generator
     memory: dict[str, Tensor] = field(default_factory=dict)  # kept from round to round
-    aggregate: Callable[..., Tensor] | None = None  # the server's rule
+    aggregate: Callable[..., Tensor] | None = None  # the server's rule: a `Defense` in a run
     forged: Forged = field(default_factory=Forged)  # what the stages before send
+    kept: dict[str, Any] = field(default_factory=dict)  # what is used again in this round
 
     @property
     def sampled(self) -> int:

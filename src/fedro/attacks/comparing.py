@@ -1,0 +1,52 @@
+"""The worst of several attacks, chosen anew in each round."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fedro.attacks.defense import trying
+from fedro.attacks.table import ATTACKS, forge
+from fedro.attacks.view import Forged, View
+from fedro.registry import Stage, parse_stage
+
+AMONG = (
+    "sign_flip; foe; alie; alie(sign=-1); mimic; min_max; min_sum; "
+    "agr_tailored(direction='sign'); optimal_alie; optimal_foe"
+)
+
+
+def candidates(text: str) -> list[Stage]:
+    """The attacks of a list like ``"foe; alie(z=1.5)"``."""
+    return [parse_stage("attack", part) for part in text.split(";")]
+
+
+def check(options: Mapping[str, Any]) -> None:
+    """Raise unless all candidates are known and may be tried."""
+    for stage in candidates(options.get("among", AMONG)):
+        entry = ATTACKS[stage.name]
+        entry.check_options(stage.options)
+        knows = entry.knowledge(stage.options)
+        if entry.hook != "forge" or not entry.replaces or "own update" in knows:
+            raise ValueError(
+                f"worst(among=…): {stage} cannot be tried; candidates are attacks in which all bad "
+                "clients send the same, made of what they see of the honest ones"
+            )
+
+
+@forge(knows="honest updates, rule", check=check)
+def worst(view: View, *, among: str = AMONG) -> Forged:
+    """Of several messages the one that moves the rule's output furthest from the honest mean.
+
+    The candidates are attacks with their options, separated by semicolons; which of them it was
+    is recorded.
+    """
+    best, name, message = -1.0, "", view.honest_mean
+    with trying(view) as trial:
+        for stage in candidates(among):
+            sent = ATTACKS[stage.name].function(view, **stage.options)
+            if not isinstance(sent, Tensor) or sent.ndim != 1:
+                raise ValueError(f"worst(among=…): {stage} does not send one message for all")
+            if (value := trial(sent)) > best:
+                best, name, message = value, str(stage), sent.clone()
+    return Forged(message, name=name)

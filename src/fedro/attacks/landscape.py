@@ -1,0 +1,248 @@
+"""How far a family of messages ḡ + t·v moves the rule's output, without a pass over the data.
+
+Distances to the messages are quadratic in t, so they follow from a few facts about the honest
+rows. A rule that is weights made of distances is then known exactly, in n̂ × n̂ numbers. A rule
+that sorts coordinates works on a sample of the columns, mixed and selected by the true distances.
+"""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedro import kernels
+from fedro.attacks.defense import Defense, arrangement
+from fedro.attacks.view import View
+from fedro.rules.rows import Source
+
+Floats = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+SAMPLE = 1 << 14  # columns that stand for all
+RUN = 64  # of them side by side
+
+
+class Honest:
+    """Facts about the honest messages of a round that no direction changes."""
+
+    def __init__(self, view: View, defense: Defense) -> None:
+        self.updates = view.updates[:, : defense.trained]
+        self.rows = np.sort(view.finite)
+        self.bad = arrangement(view)[1]
+        self.mean = view.honest_mean[: defense.trained]
+        self.reference = defense.reference
+
+    @cached_property
+    def sq(self) -> Floats:
+        """‖g_i − g_j‖² (h, h)."""
+        return np.asarray(kernels.distances(self.updates, rows=self.rows).value)
+
+    @cached_property
+    def about_mean(self) -> kernels.Facts:
+        """‖g_i‖², g_i·ḡ and ‖g_i − ḡ‖²."""
+        return kernels.facts(self.updates, self.mean, rows=self.rows)
+
+    @cached_property
+    def about_reference(self) -> kernels.Facts:
+        """‖g_i‖², g_i·r and ‖g_i − r‖²; r = 0 if there is none."""
+        squared = self.about_mean.squared
+        if self.reference is None:
+            return kernels.Facts(squared, np.zeros(len(squared)), squared, self.about_mean.finite)
+        return kernels.facts(self.updates, self.reference, rows=self.rows)
+
+    @property
+    def spread(self) -> float:
+        """The root of the mean of ‖g_i − ḡ‖²."""
+        return float(np.sqrt(self.about_mean.gaps.mean()))
+
+    @cached_property
+    def index(self) -> Index:
+        """The columns of the sample: runs of neighbors, evenly spaced; all if they are few."""
+        width = self.updates.shape[1]
+        if width <= SAMPLE:
+            return np.arange(width)
+        starts = np.linspace(0, width - RUN, SAMPLE // RUN).astype(np.intp)
+        return np.unique(starts[:, None] + np.arange(RUN))
+
+    @cached_property
+    def sample(self) -> NDArray[Any]:
+        """The honest rows at these columns, and a row for the message, (h+1, k)."""
+        found = kernels.columns(self.updates, self.index, rows=self.rows)
+        work = np.float64 if self.updates.dtype == torch.float64 else np.float32
+        return np.vstack([found, np.zeros(len(self.index))]).astype(work)
+
+
+class Weighted(NamedTuple):
+    """A rule's output as Σ weights_i·x_i + of_reference·r."""
+
+    weights: Floats
+    of_reference: float
+
+
+class Landscape:
+    """The rule's output for the messages ḡ + t·v, sent by all bad clients."""
+
+    def __init__(self, honest: Honest, direction: Tensor, defense: Defense) -> None:
+        self.honest, self.defense = honest, defense
+        self.direction = direction[: defense.trained]
+        self.exact = True  # until a rule looks at a sample of columns that are not all
+        self.place = np.where(honest.bad, len(honest.rows), np.cumsum(~honest.bad) - 1)
+
+    @property
+    def scale(self) -> float:
+        """The t at which the message is as far off as honest ones are."""
+        length = float(np.sqrt(self.single[1, 1]))
+        return self.honest.spread / length if length > 0 and self.honest.spread > 0 else 1.0
+
+    @cached_property
+    def single(self) -> Floats:
+        """Inner products of ḡ, v and r."""
+        vectors = [self.honest.mean, self.direction, self.honest.reference]
+        return np.array([[_dot(a, b) for a in vectors] for b in vectors])
+
+    @cached_property
+    def along(self) -> Floats:
+        """(g_i − ḡ)·v (h,)."""
+        honest = self.honest
+        dots = kernels.facts(honest.updates, self.direction, rows=honest.rows).dots
+        return np.asarray(dots - self.single[0, 1])
+
+    @cached_property
+    def products(self) -> Floats:
+        """Inner products of g_1 − ḡ, …, g_h − ḡ, ḡ, v and r."""
+        honest, single = self.honest, self.single
+        gaps, size = honest.about_mean.gaps, len(honest.rows)
+        of_mean = honest.about_mean.dots - single[0, 0]
+        of_reference = honest.about_reference.dots - single[0, 2]
+        found = np.empty((size + 3, size + 3))
+        found[:size, :size] = 0.5 * (gaps[:, None] + gaps[None, :] - honest.sq)
+        found[:size, size:] = np.stack([of_mean, self.along, of_reference], axis=1)
+        found[size:, :size] = found[:size, size:].T
+        found[size:, size:] = single
+        return found
+
+    def distance(self, t: float) -> float:
+        """‖A − ḡ‖ for the message ḡ + t·v; 0 where the rule has no answer: the round is void."""
+        try:
+            result = self.defense.rule.on(Sketch(self, t), seed=self.defense.seed)
+        except ValueError:
+            return 0.0
+        if isinstance(result, Weighted):
+            return self._length(result, t)
+        self.exact = len(self.honest.index) == self.honest.updates.shape[1]
+        share = len(self.honest.index) / self.honest.updates.shape[1]
+        gap = np.asarray(result, dtype=np.float64) - self.sampled_mean
+        return float(np.linalg.norm(gap) / np.sqrt(share))
+
+    def _length(self, point: Weighted, t: float) -> float:
+        """‖z − ḡ‖ of a point that is a combination of the rows."""
+        shares = np.bincount(self.place, weights=point.weights)
+        of_honest, of_bad = shares[:-1], shares[-1]
+        rest = np.array([shares.sum() - 1, of_bad * t, point.of_reference])
+        if np.ptp(of_honest) == 0:  # equal weights: of the honest rows only their mean counts
+            return float(np.sqrt(max(rest @ self.single @ rest, 0.0)))
+        a = np.append(of_honest, rest)
+        return float(np.sqrt(max(a @ self.products @ a, 0.0)))
+
+    @cached_property
+    def sampled_mean(self) -> Floats:
+        """ḡ at the columns of the sample."""
+        return _at(self.honest.mean, self.honest.index)
+
+    @cached_property
+    def sampled_direction(self) -> Floats:
+        """v at the columns of the sample."""
+        return _at(self.direction, self.honest.index)
+
+    def sample(self, t: float) -> NDArray[Any]:
+        """The sample with the message's row filled in."""
+        with np.errstate(over="ignore"):
+            self.honest.sample[-1] = self.sampled_mean + t * self.sampled_direction
+        return self.honest.sample
+
+
+class Sketch(Source):
+    """The honest rows and m copies of ḡ + t·v, known by their distances and a sample."""
+
+    def __init__(self, landscape: Landscape, t: float) -> None:
+        picked = np.arange(len(landscape.place))
+        super().__init__(None, picked, landscape.defense.tolerated, landscape.honest.reference)
+        self.landscape, self.t = landscape, t
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        return int(self.landscape.honest.updates.shape[1])
+
+    @cached_property
+    def sq(self) -> Floats:
+        """‖x_i − x_j‖² (n, n)."""
+        honest, place, t = self.landscape.honest, self.landscape.place, self.t
+        along, length = self.landscape.along, self.landscape.single[1, 1]
+        points = np.zeros((len(along) + 1, len(along) + 1))
+        points[:-1, :-1] = honest.sq
+        to_message = np.maximum(honest.about_mean.gaps - 2 * t * along + t * t * length, 0.0)
+        points[:-1, -1] = points[-1, :-1] = to_message
+        return np.asarray(points[np.ix_(place, place)])
+
+    @cached_property
+    def facts(self) -> kernels.Facts:
+        """Norms, and products with and distances to the reference."""
+        landscape, t = self.landscape, self.t
+        honest = landscape.honest
+        (gg, gv, gr), (_, vv, vr), (_, _, rr) = landscape.single
+        own = gg + 2 * t * gv + t * t * vv
+        dot = gr + t * vr
+        about, finite = honest.about_reference, np.ones(len(landscape.place), dtype=bool)
+        mine = (own, dot, max(own - 2 * dot + rr, 0.0))
+        pairs = zip(about[:3], mine, strict=True)
+        squared, dots, gaps = (np.append(known, new)[landscape.place] for known, new in pairs)
+        return kernels.Facts(squared, dots, gaps, finite)
+
+    @cached_property
+    def reference_norm(self) -> float:
+        """‖r‖."""
+        return float(np.sqrt(self.landscape.single[2, 2]))
+
+    def combine(self, weights: Floats, of_reference: float) -> Any:
+        """The weights themselves, of all rows."""
+        found = np.zeros(len(self.landscape.place))
+        found[self.picked] = weights
+        return Weighted(found, of_reference)
+
+    def band(self, low: int, high: int, **options: Any) -> Any:
+        """The kernel on the sample."""
+        rows = self.landscape.place[self.picked]
+        value, finite = kernels.band(self.landscape.sample(self.t), low, high, rows=rows, **options)
+        self.require(finite)
+        return value
+
+    def columns(self, index: Index) -> Floats:
+        """The rows at some columns, (n, k)."""
+        honest = self.landscape.honest
+        known = kernels.columns(honest.updates, index, rows=honest.rows)
+        message = _at(honest.mean, index) + self.t * _at(self.landscape.direction, index)
+        return np.asarray(np.vstack([known, message])[self.landscape.place[self.picked]])
+
+    def gaps_to(self, weights: Floats, of_reference: float) -> tuple[Floats, float]:
+        """‖x_i − z‖² and ‖z‖² for a point z, from inner products of the rows."""
+        facts, norm = self.facts, self.reference_norm**2
+        products = 0.5 * (facts.squared[:, None] + facts.squared[None, :] - self.sq)
+        to_point = products @ weights + of_reference * facts.dots
+        dots = of_reference * (weights @ facts.dots)
+        own = float(weights @ products @ weights + 2 * dots + of_reference**2 * norm)
+        return np.maximum(facts.squared - 2 * to_point + own, 0.0), own
+
+
+def _dot(a: Tensor | None, b: Tensor | None) -> float:
+    """a·b in float64; 0 for a vector that there is not."""
+    if a is None or b is None:
+        return 0.0
+    return float(kernels.facts(a[None, :], b).dots[0])
+
+
+def _at(vector: Tensor, index: Index) -> Floats:
+    return np.asarray(kernels.columns(vector[None, :], index)[0])

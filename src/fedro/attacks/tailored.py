@@ -1,0 +1,179 @@
+"""Messages made for the rule: the strength is searched for, not chosen."""
+
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedro import kernels
+from fedro.attacks import moments
+from fedro.attacks.defense import Defense, trying
+from fedro.attacks.landscape import Honest, Landscape
+from fedro.attacks.search import Peak, climb, peaks
+from fedro.attacks.table import forge
+from fedro.attacks.view import View
+
+Direction = Literal["std", "sign", "unit"]
+NEAR = 1.25  # how far, at most, the best strength on all columns is thought to be from the sample's
+
+
+@forge(knows="honest updates, rule", source="Allouah et al. 2023")
+def optimal_alie(view: View) -> Tensor:
+    """ALIE with the z, of either sign, that moves the rule's output furthest."""
+    return strongest(view, view.honest_std)[1]
+
+
+@forge(knows="honest updates, rule", source="Allouah et al. 2023")
+def optimal_foe(view: View) -> Tensor:
+    """Fall of empires with the tau, of either sign, that moves the rule's output furthest."""
+    return strongest(view, -view.honest_mean)[1]
+
+
+@forge(knows="honest updates, rule", source="Shejwalkar and Houmansadr 2021")
+def agr_tailored(
+    view: View, *, direction: Literal["best", "std", "sign", "unit"] = "best"
+) -> Tensor:
+    """The honest mean plus gamma times a direction, with the gamma that moves the rule furthest.
+
+    Directions: minus the deviation (std), minus the signs of the mean (sign), minus the mean
+    (unit), or the best of the three.
+    """
+    names: list[Direction] = ["std", "sign", "unit"] if direction == "best" else [direction]
+    mean, std = view.honest_mean, view.honest_std
+    return max((strongest(view, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
+
+
+@forge(knows="honest updates, rule")
+def ambush(view: View) -> Tensor:
+    """The planner's attacker: optimal ALIE while b̂ are not exceeded; then optimal FOE, unhindered.
+
+    A rule lets pass anything once more bad clients than tolerated are sampled.
+    """
+    strikes = len(view.byzantine) > view.tolerated
+    return strongest(view, -view.honest_mean if strikes else view.honest_std)[1]
+
+
+def strongest(view: View, direction: Tensor) -> tuple[float, Tensor]:
+    """How far ḡ + t·v moves the rule's output with the best t, and that message."""
+    rule, mean = view.aggregate, view.honest_mean
+    if not isinstance(rule, Defense):
+        found = _by_trial(view, direction)
+    else:
+        honest = view.kept.setdefault("honest", Honest(view, rule))
+        found = _by_landscape(view, direction, Landscape(honest, direction, rule))
+    return found.value, shifted(mean, direction, found.at if found.value > 0 else 0.0)
+
+
+def shifted(mean: Tensor, direction: Tensor, t: float) -> Tensor:
+    """ḡ + t·v, with a t that its type can hold."""
+    most = torch.finfo(mean.dtype).max
+    return torch.add(mean, direction, alpha=min(max(t, -most), most))
+
+
+def _by_landscape(view: View, direction: Tensor, landscape: Landscape) -> Peak:
+    """The best of the sketch; where that was a sample, of all columns near it."""
+    found = peaks(landscape.distance, landscape.scale)
+    if landscape.exact:
+        return found[0]
+    with trying(view) as trial:
+
+        def distance(t: float) -> float:
+            return trial(shifted(view.honest_mean, direction, t))
+
+        best = max(Peak(distance(peak.at), peak.at) for peak in found)
+        return climb(distance, best.at / NEAR, best.at * NEAR, best, sections=3)
+
+
+def _by_trial(view: View, direction: Tensor) -> Peak:
+    """By calling a rule of which nothing is known."""
+    mean = view.honest_mean
+    length = float(torch.linalg.vector_norm(direction, dtype=torch.float64))
+    spread = float(np.sqrt(kernels.facts(view.updates, mean, rows=view.finite).gaps.mean()))
+    with trying(view) as trial:
+        return peaks(
+            lambda t: trial(shifted(mean, direction, t)),
+            spread / length if spread > 0 and length > 0 else 1.0,
+        )[0]
+
+
+def perturbation(name: Direction, mean: Tensor, std: Tensor) -> Tensor:
+    """A direction of these names, away from the mean."""
+    if name == "std":
+        return -std
+    if name == "sign":
+        return -mean.sign()
+    length = float(torch.linalg.vector_norm(mean, dtype=torch.float64))
+    return -mean / length if length > 0 else -mean
+
+
+@forge(
+    knows="honest updates",
+    unless={"own": "own update"},
+    source="Shejwalkar and Houmansadr 2021",
+)
+def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> Tensor:
+    """The mean plus gamma times a direction, no further from anyone than two honest ones are.
+
+    Of the gammas for which this holds, the largest. With own=True the bad clients' own updates
+    stand for the honest ones, which they then need not see.
+    """
+    crowd = Crowd(view, own)
+    p = perturbation(direction, crowd.mean, crowd.std)
+    gaps, along, length = crowd.about(p)
+    if not length > 0:
+        return crowd.mean
+    limit = kernels.distances(view.updates, rows=crowd.rows).value.max()
+    roots = (along + np.sqrt(along**2 + length * np.maximum(limit - gaps, 0.0))) / length
+    return shifted(crowd.mean, p, float(roots.min()))
+
+
+@forge(
+    knows="honest updates",
+    unless={"own": "own update"},
+    source="Shejwalkar and Houmansadr 2021",
+)
+def min_sum(
+    view: View,
+    *,
+    direction: Direction = "std",
+    bound: Literal["max", "min"] = "max",
+    own: bool = False,
+) -> Tensor:
+    """The mean plus gamma times a direction, with a sum of squared distances as an honest one's.
+
+    Of the gammas for which it is at most the largest such sum (the smallest with bound="min", as
+    in the authors' code), the largest. With own=True, made of the bad clients' own updates.
+    """
+    crowd = Crowd(view, own)
+    p = perturbation(direction, crowd.mean, crowd.std)
+    gaps, _, length = crowd.about(p)
+    if not length > 0:
+        return crowd.mean
+    room = gaps.max() if bound == "max" else gaps.min()  # Σ_i‖g_j − g_i‖² is Σ gaps + h·gap_j
+    return shifted(crowd.mean, p, float(np.sqrt(room / length)))
+
+
+class Crowd:
+    """The messages that others are made of: the honest ones, or the bad clients' own."""
+
+    def __init__(self, view: View, own: bool) -> None:
+        self.view, self.own = view, own
+        self.mean, self.rows = (
+            moments.mean(view.updates, view.byzantine) if own else (view.honest_mean, view.finite)
+        )
+
+    @property
+    def std(self) -> Tensor:
+        """Their standard deviation (1/n)."""
+        view = self.view
+        return moments.std(view.updates, self.rows) if self.own else view.honest_std
+
+    def about(self, direction: Tensor) -> tuple[np.ndarray, np.ndarray, float]:
+        """‖g_i − ḡ‖², (g_i − ḡ)·v and ‖v‖²."""
+        updates, rows = self.view.updates, self.rows
+        of_mean = kernels.facts(self.mean[None, :], direction)
+        gaps = kernels.facts(updates, self.mean, rows=rows).gaps
+        along = kernels.facts(updates, direction, rows=rows).dots - of_mean.dots[0]
+        own = kernels.facts(direction[None, :]).squared[0]
+        return gaps, along, float(own)

@@ -1,0 +1,309 @@
+"""Attacks made for the rule: the sketch against the rule itself, and the search against a grid."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import peers
+from fedro import Experiment, run
+from fedro.attacks import Defense, Forged, View, landscape, parse_attack
+from fedro.attacks.defense import trying
+from fedro.attacks.landscape import Honest, Landscape
+from fedro.attacks.search import OCTAVES, Peak, climb, peaks
+from fedro.attacks.tailored import perturbation
+from fedro.rules import RULES, parse_rule
+
+NEED = {"clip": "clip(limit=4.0)", "norm_clip": "norm_clip(limit=4.0)"}
+EVERY = [
+    *(NEED.get(name, name) for name, entry in RULES.items() if not entry.mixer),
+    *(f"{NEED.get(name, name)} | trimmed_mean" for name, entry in RULES.items() if entry.mixer),
+    "krum(original=True)",
+    "centered_clipping(tau=2.0)",
+    "nnm | krum",
+    "nnm | arc | median",
+]
+STRONG = ["krum", "geometric_median", "median", "trimmed_mean", "nnm | trimmed_mean", "mda"]
+
+
+def make(rule: str, n: int = 15, bad: int = 3, d: int = 60, seed: int = 0, **changes: Any) -> View:
+    """A round against a rule: n clients, of which some are bad."""
+    rng = np.random.default_rng(seed)
+    updates = rng.standard_normal((n, d)) * rng.uniform(0.2, 2.0, d) + rng.uniform(-0.5, 0.5, d)
+    parsed = parse_rule(rule)
+    needs = any(entry.reference == "needed" for entry in parsed.entries)
+    defense = Defense(parsed, bad, torch.full((d,), 0.1) if needs else None, seed=4)
+    fields: dict[str, Any] = {
+        "updates": torch.from_numpy(updates.astype(np.float32)),
+        "byzantine": np.sort(rng.choice(n, bad, replace=False)),
+        "ids": np.arange(n),
+        "model": torch.zeros(d),
+        "server_lr": 1.0,
+        "tolerated": bad,
+        "round": 0,
+        "rng": np.random.default_rng(5),
+        "aggregate": defense,
+    }
+    fields["honest"] = np.setdiff1d(np.arange(n), fields["byzantine"])
+    return View(**{**fields, **changes})
+
+
+def moved(view: View, message: Tensor) -> float:
+    """‖A − ḡ‖, by the rule itself on a matrix made for it."""
+    matrix = view.updates.clone()
+    Forged(message).write(matrix, view.byzantine)
+    assert isinstance(view.aggregate, Defense)
+    gap = view.aggregate(matrix).double() - matrix[torch.from_numpy(view.honest)].double().mean(0)
+    return float(gap.norm())
+
+
+def sent(attack: str, view: View) -> Tensor:
+    """The message that all bad clients send."""
+    rows = parse_attack(attack).forge(view).rows
+    assert isinstance(rows, Tensor)
+    return rows
+
+
+def of(view: View, direction: Tensor) -> Landscape:
+    assert isinstance(view.aggregate, Defense)
+    return Landscape(Honest(view, view.aggregate), direction, view.aggregate)
+
+
+DIRECTIONS = {
+    "std": lambda view: view.honest_std,
+    "mean": lambda view: -view.honest_mean,
+    "noise": lambda view: torch.randn(view.width, generator=torch.Generator().manual_seed(1)),
+}
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("rule", EVERY)
+def test_the_sketch_is_the_rule(rule: str, direction: str) -> None:
+    for seed in range(3):
+        view = make(rule, seed=seed)
+        v = DIRECTIONS[direction](view)
+        ours = of(view, v)
+        for t in (-1000.0, -3.0, -0.4, 0.02, 0.7, 1.5, 2.5, 40.0):
+            t *= ours.scale
+            true = moved(view, torch.add(view.honest_mean, v, alpha=t))
+            assert ours.distance(t) == pytest.approx(true, rel=2e-5, abs=1e-5 * ours.honest.spread)
+        assert ours.exact
+
+
+def test_a_sample_of_columns_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landscape, "SAMPLE", 4096)
+    for rule in ("trimmed_mean", "nnm | median"):
+        view = make(rule, d=40_000)
+        ours = of(view, view.honest_std)
+        for t in (0.5 * ours.scale, 2 * ours.scale):
+            true = moved(view, torch.add(view.honest_mean, view.honest_std, alpha=t))
+            assert ours.distance(t) == pytest.approx(true, rel=0.05, abs=1e-3)
+        assert not ours.exact
+        assert 4096 - 64 <= len(ours.honest.index) <= 4096
+    assert of(make("krum", d=40_000), torch.ones(40_000)).exact
+
+
+# --- the search ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top", [-300.0, -0.03, 0.02, 1.0, 7.3, 900.0])
+def test_the_search_finds_a_peak(top: float) -> None:
+    smooth = peaks(lambda t: math.exp(-(math.log(abs(t / top)) ** 2)) * (t * top > 0), 1.0)[0]
+    assert smooth.at == pytest.approx(top, rel=0.05)
+    assert smooth.value > 0.998
+    cliff = peaks(lambda t: t / top if abs(t) <= abs(top) else 0.1, 1.0)[0]
+    assert cliff.value > 0.99
+
+
+def test_the_search_takes_the_highest_of_several() -> None:
+    found = peaks(lambda t: math.exp(-((t - 3) ** 2)) + 1.5 * math.exp(-((t + 40) ** 2) / 99), 1.0)
+    assert found[0].at == pytest.approx(-40, rel=0.02)
+    assert found == sorted(found, reverse=True)
+
+
+def test_the_search_of_something_flat_or_growing() -> None:
+    assert peaks(lambda _: 0.0, 1.0)[0].value == 0.0
+    assert peaks(abs, 2.0)[0].value == 2.0 * 2 ** OCTAVES[1]
+    assert climb(lambda _: 0.5, 1.0, 2.0, Peak(3.0, 9.0)) == Peak(3.0, 9.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", ["optimal_alie", "optimal_foe"])
+@pytest.mark.parametrize("rule", [*STRONG, "bucketing | trimmed_mean", "multi_krum"])
+def test_within_a_hundredth_of_a_dense_grid(rule: str, attack: str) -> None:
+    view = make(rule, n=13, bad=3, d=30)
+    ours = of(view, view.honest_std if attack == "optimal_alie" else -view.honest_mean)
+    sizes = ours.scale * np.logspace(OCTAVES[0], OCTAVES[1], 1000, base=2.0)
+    best = max(ours.distance(float(t)) for t in [*sizes, *-sizes])
+    assert moved(view, sent(attack, view)) >= 0.99 * best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", ["trimmed_mean", "median", "nnm | trimmed_mean"])
+def test_also_on_a_sample(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landscape, "SAMPLE", 1024)
+    view = make(rule, d=20_000)
+    scale = of(view, view.honest_std).scale
+    with trying(view) as trial:
+        sizes = scale * np.logspace(-3, 5, 60, base=2.0)
+        means = (
+            torch.add(view.honest_mean, view.honest_std, alpha=float(t)) for t in [*sizes, *-sizes]
+        )
+        best = max(trial(message) for message in means)
+    assert moved(view, sent("optimal_alie", view)) >= 0.99 * best
+
+
+@pytest.mark.parametrize("rule", STRONG)
+def test_never_behind_byzfl(rule: str) -> None:
+    """The same rule is attacked; only the searches differ."""
+    for seed in range(4):
+        view = make(rule, seed=seed)
+        honest = view.updates[torch.from_numpy(view.honest)]
+        for name, kind in (
+            ("optimal_alie", "Optimal_ALittleIsEnough"),
+            ("optimal_foe", "Optimal_InnerProductManipulation"),
+        ):
+            make_theirs = getattr(peers.byzfl("attacks"), kind)
+            theirs = make_theirs(agg=view.aggregate, pre_agg_list=[], f=len(view.byzantine))
+            ours = moved(view, sent(name, view))
+            assert ours >= 0.999 * moved(view, torch.as_tensor(theirs(honest), dtype=torch.float32))
+
+
+def test_a_rule_of_which_nothing_is_known() -> None:
+    view = make("median")
+    known = sent("optimal_alie", view)
+    plain = make("median", aggregate=lambda matrix: matrix.median(0).values)
+    unknown = sent("optimal_alie", plain)
+    assert moved(view, unknown) >= 0.95 * moved(view, known)
+
+
+def test_it_looks_only_at_what_the_rule_sees() -> None:
+    view = make("krum", d=60)
+    short = make("krum", d=60, aggregate=Defense(parse_rule("krum"), 3, trained=40))
+    view.updates[:, 40:] = short.updates[:, 40:] = 1e6 * torch.randn(15, 20)
+    message = sent("optimal_foe", short)
+    assert message.shape == (60,)
+    cut = make("krum", updates=short.updates[:, :40].contiguous(), model=torch.zeros(40))
+    torch.testing.assert_close(message[:40], sent("optimal_foe", cut))
+
+
+def test_a_void_round_is_not_searched_for() -> None:
+    view = make("trimmed_mean", n=6, bad=3)
+    assert torch.equal(sent("optimal_foe", view), view.honest_mean)
+
+
+# --- the others ----------------------------------------------------------------------------------
+
+
+def plain_limits(g: np.ndarray, name: str) -> float:
+    """The largest γ by halving, as published, with p = −σ and so on."""
+    squares = ((g[:, None] - g[None]) ** 2).sum(-1)
+    mean = g.mean(0)
+    p = {"std": -g.std(0), "sign": -np.sign(mean), "unit": -mean / np.linalg.norm(mean)}
+    direction, kind, bound = p[name.split()[1]], name.split()[0], name.split()[2]
+    limit = squares.max() if kind == "min_max" else getattr(squares.sum(1), bound)()
+    take = np.max if kind == "min_max" else np.sum
+    low, high = 0.0, 1e4
+    for _ in range(200):
+        middle = (low + high) / 2
+        fits = take(((mean + middle * direction - g) ** 2).sum(1)) <= limit
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("direction", ["std", "sign", "unit"])
+@pytest.mark.parametrize("kind", ["min_max", "min_sum", "min_sum min"])
+def test_min_max_and_min_sum(kind: str, direction: str, own: bool) -> None:
+    name, _, bound = kind.partition(" ")
+    for seed in range(5):
+        view = make("mean", seed=seed, bad=4, d=9)
+        g = view.updates.double().numpy()[view.byzantine if own else view.honest]
+        gamma = plain_limits(g, f"{name} {direction} {bound or 'max'}")
+        mean, std = torch.from_numpy(g.mean(0)), torch.from_numpy(g.std(0))
+        p = perturbation(direction, mean, std)  # type: ignore[arg-type]
+        extra = f", bound='{bound}'" if bound else ""
+        message = sent(f"{name}(direction='{direction}', own={own}{extra})", view).double()
+        torch.testing.assert_close(message, mean + gamma * p, rtol=1e-4, atol=1e-5)
+
+
+def test_tailored_is_the_best_of_its_directions() -> None:
+    view = make("nnm | trimmed_mean")
+    each = [
+        moved(view, sent(f"agr_tailored(direction='{d}')", view)) for d in ("std", "sign", "unit")
+    ]
+    assert moved(view, sent("agr_tailored", view)) == pytest.approx(max(each), rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["trimmed_mean", "nnm | trimmed_mean", "krum", "geometric_median"])
+def test_the_planners_attacker_strikes_when_it_can(rule: str) -> None:
+    weak = make(rule, bad=3)
+    limit = weak.aggregate.rule.kappa(15, 3)  # type: ignore[union-attr]
+    spread = Honest(weak, weak.aggregate).spread  # type: ignore[arg-type]
+    quiet = moved(weak, sent("ambush", weak))
+    assert limit is not None
+    assert quiet**2 <= limit * spread**2 * 1.0001
+    assert torch.equal(sent("ambush", weak), sent("optimal_alie", weak))
+    strong = make(rule, bad=8, tolerated=3, aggregate=Defense(parse_rule(rule), 3))
+    assert moved(strong, sent("ambush", strong)) > 20 * quiet
+
+
+# --- the worst -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", STRONG)
+def test_worst_is_the_worst(rule: str) -> None:
+    view = make(rule)
+    forged = parse_attack("worst").forge(view)
+    assert isinstance(forged.rows, Tensor)
+    names = ["sign_flip", "foe", "alie", "min_max", "min_sum", "optimal_alie", "optimal_foe"]
+    values = {name: moved(view, sent(name, view)) for name in names}
+    assert moved(view, forged.rows) >= 0.9999 * max(values.values())
+    assert forged.name is not None
+    assert moved(view, sent(forged.name, make(rule))) == pytest.approx(moved(view, forged.rows))
+
+
+def test_worst_among_some() -> None:
+    view = make("mean")
+    assert parse_attack("worst(among='foe(tau=3); foe(tau=9.0); zero')").forge(view).name == (
+        "foe(tau=9.0)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("among", "message"),
+    [
+        ("foe; bar", "unknown attack 'bar'"),
+        ("foe(tua=1)", "tua"),
+        ("label_flip", "cannot be tried"),
+        ("sign_flip(own=True)", "cannot be tried"),
+        ("takeover", "cannot be tried"),
+        ("", "attack"),
+    ],
+)
+def test_candidates_that_are_refused(among: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_attack(f"worst(among={among!r})")
+
+
+def test_a_candidate_that_sends_several_is_refused() -> None:
+    with pytest.raises(ValueError, match="does not send one message for all"):
+        parse_attack("worst(among='gauss(std=1.0)')").forge(make("mean"))
+
+
+def test_a_run_records_which_it_was() -> None:
+    experiment = Experiment(
+        clients=12, byzantine=3, sampled=9, tolerated=3, rounds=3, attack="worst", local_steps=2
+    )
+    rounds = list(run(experiment))
+    named = [r for r in rounds if len(r.byzantine)]
+    assert named
+    for r in named:
+        assert r.attack is not None
+        assert r.as_dict()["attack"] == r.attack
+        parse_attack(r.attack)
+    quiet = list(run(experiment.replace(attack="foe")))
+    assert all(r.attack is None for r in quiet)
