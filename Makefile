@@ -24,6 +24,7 @@ lint: $(VENV)/.installed
 bench: $(VENV)/.peers
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/rules.py
+	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/train.py
 
 docs: $(VENV)/.docs

@@ -22,6 +22,7 @@ from fedro.attacks import poison as register_poison
 from fedro.attacks import silence as register_silence
 from fedro.attacks.listing import as_markdown, as_text
 from fedro.attacks.moments import std
+from fedro.attacks.noise import BLOCK
 from fedro.attacks.omniscient import hiding_z
 from fedro.attacks.view import NEEDS
 from fedro.registry import Stage
@@ -164,6 +165,17 @@ def test_gauss() -> None:
     assert torch.equal(sent("gauss(std=2.0, mean=1.0)", again).double(), got)
 
 
+def test_noise_does_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for threads in ("1", "3"):
+        monkeypatch.setenv("FEDRO_THREADS", threads)
+        found.append(make(width=2 * BLOCK + 5).noise())
+    assert same_bits(*found)
+    parts = found[0].split(BLOCK)
+    assert not torch.equal(parts[0], parts[1])
+    assert all(part.mean().abs() < 0.01 and abs(part.std() - 1) < 0.01 for part in parts[:2])
+
+
 def test_label_flip() -> None:
     examples = Examples(torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 9, 4]))
     got = parse_attack("label_flip").poison(examples, 10, np.random.default_rng(0))
@@ -221,6 +233,24 @@ def test_deviation_is_stable() -> None:
         got = std(torch.from_numpy(values), np.arange(3)).numpy()
         assert np.allclose(got, deviation(values.astype(np.float64)), rtol=1e-6, atol=0)
     assert std(torch.ones(3, 2), np.arange(0)).tolist() == [0.0, 0.0]
+
+
+def test_one_pass_or_two_give_the_same_mean(backend: str) -> None:
+    view = make(width=7000)
+    view.updates[2, 5] = math.inf
+    assert same_bits(view.honest_moments[0], view.honest_mean)
+    assert same_bits(view.honest_moments[1], view.honest_std)
+    assert view.finite.tolist() == [0, 3, 5, 6]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 3e38])
+def test_one_finite_message_is_enough_to_be_informed(value: float) -> None:
+    view = make()
+    view.updates[torch.from_numpy(view.honest)] = value
+    assert view.informed == (value == 3e38)  # its sum is not finite, but it is
+    view.updates[6] = 1.0
+    assert view.informed
+    assert not make(2, (0, 1)).informed
 
 
 # --- mimic -------------------------------------------------------------------------------------
