@@ -218,10 +218,16 @@ def _mixing(mixing: Any, rows: int) -> list[Rows] | NDArray[np.float64] | None:
         if mixing.ndim != 2 or mixing.shape[1] != rows or not len(mixing):
             raise ValueError(f"mixing has shape {mixing.shape}: need (n, {rows})")
         return mixing.astype(np.float64)
-    lists = [_index(part, rows) for part in mixing]
-    if any(len(np.unique(part)) < len(part) for part in lists):
+    lists = [np.asarray(part) for part in mixing]
+    if not lists or any(part.ndim != 1 or not part.size for part in lists):
+        raise ValueError("mixing needs non-empty lists of row numbers")
+    sizes = [part.size for part in lists]
+    places = _index(np.concatenate(lists), rows)
+    named = np.zeros((len(lists), rows), dtype=bool)
+    named[np.repeat(np.arange(len(lists)), sizes), places] = True
+    if named.sum() < places.size:
         raise ValueError("mixing names a row twice in a list: need different rows")
-    return lists
+    return np.split(places, np.cumsum(sizes)[:-1])
 
 
 def _reference(x: Matrix, reference: Any) -> NDArray[Any]:

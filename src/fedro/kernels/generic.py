@@ -141,7 +141,7 @@ def _means(lists: list[Rows], m: int) -> NDArray[np.float64]:
     """The (m', m) matrix whose row i averages the rows in lists[i]."""
     matrix = np.zeros((len(lists), m))
     for row, part in zip(matrix, lists, strict=True):
-        np.add.at(row, part, 1.0 / len(part))
+        row[part] = 1.0 / len(part)
     return matrix
 
 

@@ -1,0 +1,141 @@
+"""What every attack does to every rule: accuracy after training, as a table.
+
+python benchmarks/effects.py digits     50 clients, 10 bad, 60 rounds, three seeds: a quarter hour
+python benchmarks/effects.py femnist    150 writers, 30 bad, 25 rounds, one seed: half an hour
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from fedro import Experiment, run
+
+ATTACKS = {
+    "digits": [
+        *("none", "sign_flip", "sign_flip(own=True)", "foe", "foe(tau=0.1)", "alie", "mimic"),
+        *("label_flip", "gauss(std=1.0)", "zero", "nan", "inf", "huge", "min_max", "min_sum"),
+        *("agr_tailored", "optimal_alie", "optimal_foe", "ambush", "worst"),
+        *("silent", "silent_when_weak | foe", "backdoor", "backdoor | scaling"),
+    ],
+    "femnist": [
+        *("none", "sign_flip", "foe", "alie", "mimic", "label_flip", "min_max", "min_sum"),
+        *("optimal_alie", "optimal_foe", "ambush", "worst", "backdoor | scaling"),
+    ],
+}
+RULES = {
+    "digits": [
+        *("mean", "median", "trimmed_mean", "krum", "geometric_median", "nnm | trimmed_mean"),
+    ],
+    "femnist": ["mean", "trimmed_mean", "nnm | trimmed_mean"],
+}
+SETTINGS = {
+    "digits": {
+        "dataset": "digits",
+        "clients": 50,
+        "partition": "dirichlet(alpha=1.0)",
+        "model": "mlp(hidden=32)",
+        "byzantine": 10,
+        "rounds": 60,
+        "batch_size": 16,
+        "l2": 1e-4,
+        "evaluate_every": 1000,
+    },
+    "femnist": {
+        "dataset": "femnist",
+        "clients": 150,
+        "byzantine": 30,
+        "sampled": 21,  # the least that is safe for 25 rounds
+        "tolerated": 10,
+        "rounds": 25,
+        "local_steps": 5,
+        "l2": 1e-4,
+        "evaluate_every": 1000,
+    },
+}
+SEEDS = {"digits": 3, "femnist": 1}
+Cell = tuple[str, str, str, int]
+
+
+def accuracy(cell: Cell) -> tuple[float, float | None]:
+    """Of a run's last model: on honest clients' data, and of its backdoor, if it has one."""
+    setting, rule, attack, seed = cell
+    *_, last = run(Experiment(**SETTINGS[setting], rule=rule, attack=attack, seed=seed))
+    assert last.final is not None
+    return last.final.accuracy or 0.0, last.final.backdoor
+
+
+def measured(setting: str, seeds: int, cache: Path) -> dict[Cell, tuple[float, float | None]]:
+    """All cells; those in the cache are not run again."""
+    cells = [
+        (setting, rule, attack, seed)
+        for attack in ATTACKS[setting]
+        for rule in RULES[setting]
+        for seed in range(seeds)
+    ]
+    known = {}
+    if cache.exists():
+        known = {tuple(c): tuple(v) for c, v in map(json.loads, cache.read_text().splitlines())}
+    todo = [cell for cell in cells if cell not in known]
+    processes = 2 if setting == "digits" else 1
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for cell, value in zip(todo, pool.map(accuracy, todo), strict=True):
+            known[cell] = value
+            with cache.open("a") as file:
+                print(json.dumps([cell, value]), file=file, flush=True)
+            print(cell, value, flush=True)
+    return {cell: known[cell] for cell in cells}
+
+
+def table(setting: str, seeds: int, found: dict[Cell, tuple[float, float | None]]) -> str:
+    """Attack × rule: mean (and standard deviation) over seeds; the worst of a rule is bold."""
+    cells = {}
+    for attack in ATTACKS[setting]:
+        for rule in RULES[setting]:
+            values = [found[setting, rule, attack, seed][0] for seed in range(seeds)]
+            cells[attack, rule] = statistics.mean(values), statistics.pstdev(values)
+    worst = {rule: min(cells[a, rule][0] for a in ATTACKS[setting]) for rule in RULES[setting]}
+    head = " | ".join(rule.replace("|", "\\|") for rule in RULES[setting])
+    lines = [f"| attack | {head} |", "|---" * (1 + len(RULES[setting])) + "|"]
+    for attack in ATTACKS[setting]:
+        row = []
+        for rule in RULES[setting]:
+            mean, deviation = cells[attack, rule]
+            text = f"{mean:.3f}" + (f" ± {deviation:.3f}" if seeds > 1 else "")
+            row.append(f"**{text}**" if mean == worst[rule] else text)
+        lines.append("| " + " | ".join([attack.replace("|", "\\|"), *row]) + " |")
+    return "\n".join(lines)
+
+
+def backdoors(setting: str, seeds: int, found: dict[Cell, tuple[float, float | None]]) -> str:
+    """The backdoors' accuracy, in words."""
+    lines = []
+    for attack in (attack for attack in ATTACKS[setting] if "backdoor" in attack):
+        parts = []
+        for rule in RULES[setting]:
+            values = [found[setting, rule, attack, seed][1] or 0.0 for seed in range(seeds)]
+            parts.append(f"{rule} {statistics.mean(values):.3f}")
+        lines.append(f"Accuracy of `{attack}`: {', '.join(parts)}.")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("setting", choices=SETTINGS)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--cache", type=Path, help="finished runs, one a line")
+    options = parser.parse_args()
+    seeds = options.seeds or SEEDS[options.setting]
+    cache = options.cache or Path("out") / f"effects-{options.setting}.jsonl"
+    cache.parent.mkdir(exist_ok=True)
+    found = measured(options.setting, seeds, cache)
+    print(f"\n{datetime.date.today().isoformat()}, accuracy over {seeds} seeds (± deviation):\n")
+    print(table(options.setting, seeds, found))
+    print("\n" + backdoors(options.setting, seeds, found))
+
+
+if __name__ == "__main__":
+    main()
