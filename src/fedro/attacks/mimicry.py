@@ -1,6 +1,5 @@
 """Mimic: bad clients copy an honest one, so that its data count many times over."""
 
-
 import numpy as np
 import torch
 from torch import Tensor
