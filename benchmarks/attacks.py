@@ -1,6 +1,9 @@
-"""Attacks in units of `x.sum()` over the same matrix: the messages made, and written into it.
+"""What attacks cost: the messages made, and written into the matrix of updates.
 
 python benchmarks/attacks.py
+
+Attacks that search for their strength are measured in aggregations by the rule they attack, the
+others in units of `x.sum()` over the same matrix.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,15 +12,26 @@ import numpy as np
 import torch
 from timing import best_of
 
-from fedro.attacks import View, parse_attack
+from fedro.attacks import Defense, View, parse_attack
+from fedro.rules import parse_rule
 
 N, B, D = 26, 11, 2_368_318
 LIMIT = 3  # units
 PLAIN = ["sign_flip", "sign_flip(own=True)", "foe", "alie", "mimic", "mimic(warmup=1)"]
-PLAIN += ["zero", "nan", "inf", "huge", "gauss(std=1.0)"]  # label_flip and silent cost nothing
+PLAIN += ["zero", "nan", "inf", "huge", "gauss(std=1.0)", "min_max", "min_sum"]
+SEARCHES = ["optimal_alie", "optimal_foe", "agr_tailored", "ambush", "worst"]
+MOST = {  # aggregations: less for rules that are weights made of distances
+    "krum": 3,
+    "geometric_median": 3,
+    "multi_krum": 3,
+    "mda": 3,
+    "median": 20,
+    "trimmed_mean": 20,
+    "nnm | trimmed_mean": 20,
+}
 
 
-def view(x: torch.Tensor, memory: dict[str, torch.Tensor]) -> View:
+def view(x: torch.Tensor, memory: dict[str, torch.Tensor], rule: str = "mean") -> View:
     """A round in which every other client is bad, until all the bad ones have a place."""
     return View(
         updates=x,
@@ -30,6 +44,7 @@ def view(x: torch.Tensor, memory: dict[str, torch.Tensor]) -> View:
         round=1,
         rng=np.random.default_rng(1),
         memory=dict(memory),
+        aggregate=Defense(parse_rule(rule), B),
     )
 
 
@@ -57,6 +72,24 @@ def table(times: int = 10) -> Iterator[str]:
         yield f"| {text} | {1e3 * seconds:.1f} | {seconds / unit:.1f} | {LIMIT} |"
 
 
+def searches(times: int = 4) -> Iterator[str]:
+    """Each search against each rule, in aggregations by that rule."""
+    x = torch.randn(N, D, generator=torch.Generator().manual_seed(N))
+    yield "\nSearches, in aggregations by the rule that is attacked:\n"
+    yield "| rule | aggregation, ms | most | " + " | ".join(SEARCHES) + " |"
+    yield "|---" * (3 + len(SEARCHES)) + "|"
+    for rule, most in MOST.items():
+        server = parse_rule(rule, b=B)
+        actions: dict[str, Callable[[], object]] = {
+            text: lambda text=text, rule=rule: parse_attack(text).forge(view(x, {}, rule))
+            for text in SEARCHES
+        }
+        best = best_of({"rule": lambda server=server: server(x), **actions}, times)
+        one = best.pop("rule")
+        cells = " | ".join(f"{seconds / one:.1f}" for seconds in best.values())
+        yield f"| {rule.replace('|', chr(92) + '|')} | {1e3 * one:.0f} | {most} | {cells} |"
+
+
 if __name__ == "__main__":
-    for line in table():
+    for line in (*table(), *searches()):
         print(line, flush=True)

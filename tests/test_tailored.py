@@ -13,7 +13,7 @@ from fedro import Experiment, run
 from fedro.attacks import Defense, Forged, View, landscape, parse_attack
 from fedro.attacks.defense import trying
 from fedro.attacks.landscape import Honest, Landscape
-from fedro.attacks.search import OCTAVES, Peak, climb, peaks
+from fedro.attacks.search import OCTAVES, Look, climb, peaks
 from fedro.attacks.tailored import perturbation
 from fedro.rules import RULES, parse_rule
 
@@ -89,7 +89,9 @@ def test_the_sketch_is_the_rule(rule: str, direction: str) -> None:
         for t in (-1000.0, -3.0, -0.4, 0.02, 0.7, 1.5, 2.5, 40.0):
             t *= ours.scale
             true = moved(view, torch.add(view.honest_mean, v, alpha=t))
-            assert ours.distance(t) == pytest.approx(true, rel=2e-5, abs=1e-5 * ours.honest.spread)
+            assert ours.look(t).value == pytest.approx(
+                true, rel=2e-5, abs=1e-5 * ours.honest.spread
+            )
         assert ours.exact
 
 
@@ -100,7 +102,7 @@ def test_a_sample_of_columns_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
         ours = of(view, view.honest_std)
         for t in (0.5 * ours.scale, 2 * ours.scale):
             true = moved(view, torch.add(view.honest_mean, view.honest_std, alpha=t))
-            assert ours.distance(t) == pytest.approx(true, rel=0.05, abs=1e-3)
+            assert ours.look(t).value == pytest.approx(true, rel=0.05, abs=1e-3)
         assert not ours.exact
         assert 4096 - 64 <= len(ours.honest.index) <= 4096
     assert of(make("krum", d=40_000), torch.ones(40_000)).exact
@@ -111,23 +113,37 @@ def test_a_sample_of_columns_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("top", [-300.0, -0.03, 0.02, 1.0, 7.3, 900.0])
 def test_the_search_finds_a_peak(top: float) -> None:
-    smooth = peaks(lambda t: math.exp(-(math.log(abs(t / top)) ** 2)) * (t * top > 0), 1.0)[0]
-    assert smooth.at == pytest.approx(top, rel=0.05)
-    assert smooth.value > 0.998
-    cliff = peaks(lambda t: t / top if abs(t) <= abs(top) else 0.1, 1.0)[0]
-    assert cliff.value > 0.99
+    def smooth(t: float) -> Look:
+        return Look(math.exp(-(math.log(abs(t / top)) ** 2)) * (t * top > 0), t)
+
+    found = peaks(smooth, 1.0)[0]
+    assert found.at == pytest.approx(top, rel=0.05)
+    assert found.value > 0.998
+
+
+@pytest.mark.parametrize("top", [-300.0, -0.03, 0.02, 1.0, 7.3, 900.0])
+@pytest.mark.parametrize("plateau", [0.1, 0.9])
+def test_the_search_finds_a_cliff(top: float, plateau: float) -> None:
+    def cliff(t: float) -> Look:
+        follows = 0 <= t / top <= 1
+        return Look(t / top if follows else plateau, t, share=float(follows))
+
+    assert peaks(cliff, 1.0)[0].value > 0.99
 
 
 def test_the_search_takes_the_highest_of_several() -> None:
-    found = peaks(lambda t: math.exp(-((t - 3) ** 2)) + 1.5 * math.exp(-((t + 40) ** 2) / 99), 1.0)
+    def hills(t: float) -> Look:
+        return Look(math.exp(-((t - 3) ** 2)) + 1.5 * math.exp(-((t + 40) ** 2) / 99), t)
+
+    found = peaks(hills, 1.0)
     assert found[0].at == pytest.approx(-40, rel=0.02)
     assert found == sorted(found, reverse=True)
 
 
 def test_the_search_of_something_flat_or_growing() -> None:
-    assert peaks(lambda _: 0.0, 1.0)[0].value == 0.0
-    assert peaks(abs, 2.0)[0].value == 2.0 * 2 ** OCTAVES[1]
-    assert climb(lambda _: 0.5, 1.0, 2.0, Peak(3.0, 9.0)) == Peak(3.0, 9.0)
+    assert peaks(lambda t: Look(0.0, t), 1.0)[0].value == 0.0
+    assert peaks(lambda t: Look(abs(t), t), 2.0)[0].value == 2.0 * 2 ** OCTAVES[1]
+    assert climb(lambda t: Look(0.5, t), 1.0, 2.0, Look(3.0, 9.0)) == Look(3.0, 9.0)
 
 
 @pytest.mark.slow
@@ -137,7 +153,7 @@ def test_within_a_hundredth_of_a_dense_grid(rule: str, attack: str) -> None:
     view = make(rule, n=13, bad=3, d=30)
     ours = of(view, view.honest_std if attack == "optimal_alie" else -view.honest_mean)
     sizes = ours.scale * np.logspace(OCTAVES[0], OCTAVES[1], 1000, base=2.0)
-    best = max(ours.distance(float(t)) for t in [*sizes, *-sizes])
+    best = max(ours.look(float(t)).value for t in [*sizes, *-sizes])
     assert moved(view, sent(attack, view)) >= 0.99 * best
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedro import kernels
 from fedro.attacks.defense import Defense, arrangement
+from fedro.attacks.search import Look
 from fedro.attacks.view import View
 from fedro.rules.rows import Source
 
@@ -124,28 +125,29 @@ class Landscape:
         found[size:, size:] = single
         return found
 
-    def distance(self, t: float) -> float:
+    def look(self, t: float) -> Look:
         """‖A − ḡ‖ for the message ḡ + t·v; 0 where the rule has no answer: the round is void."""
         try:
             result = self.defense.rule.on(Sketch(self, t), seed=self.defense.seed)
         except ValueError:
-            return 0.0
+            return Look(0.0, t)
         if isinstance(result, Weighted):
-            return self._length(result, t)
-        self.exact = len(self.honest.index) == self.honest.updates.shape[1]
+            return self._weighted(result, t)
         share = len(self.honest.index) / self.honest.updates.shape[1]
+        self.exact = share == 1
         gap = np.asarray(result, dtype=np.float64) - self.sampled_mean
-        return float(np.linalg.norm(gap) / np.sqrt(share))
+        return Look(float(np.linalg.norm(gap) / np.sqrt(share)), t)
 
-    def _length(self, point: Weighted, t: float) -> float:
+    def _weighted(self, point: Weighted, t: float) -> Look:
         """‖z − ḡ‖ of a point that is a combination of the rows."""
         shares = np.bincount(self.place, weights=point.weights)
         of_honest, of_bad = shares[:-1], shares[-1]
-        rest = np.array([shares.sum() - 1, of_bad * t, point.of_reference])
-        if np.ptp(of_honest) == 0:  # equal weights: of the honest rows only their mean counts
-            return float(np.sqrt(max(rest @ self.single @ rest, 0.0)))
-        a = np.append(of_honest, rest)
-        return float(np.sqrt(max(a @ self.products @ a, 0.0)))
+        a = np.array([shares.sum() - 1, of_bad * t, point.of_reference])
+        if np.ptp(of_honest) > 0:
+            a, products = np.append(of_honest, a), self.products
+        else:  # of the honest rows only their mean counts
+            products = self.single
+        return Look(float(np.sqrt(max(a @ products @ a, 0.0))), t, float(of_bad))
 
     @cached_property
     def sampled_mean(self) -> Floats:

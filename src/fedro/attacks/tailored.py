@@ -1,5 +1,6 @@
 """Messages made for the rule: the strength is searched for, not chosen."""
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -8,9 +9,9 @@ from torch import Tensor
 
 from fedro import kernels
 from fedro.attacks import moments
-from fedro.attacks.defense import Defense, trying
+from fedro.attacks.defense import Defense, Trial, trying
 from fedro.attacks.landscape import Honest, Landscape
-from fedro.attacks.search import Peak, climb, peaks
+from fedro.attacks.search import FINE, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
 
@@ -71,30 +72,30 @@ def shifted(mean: Tensor, direction: Tensor, t: float) -> Tensor:
     return torch.add(mean, direction, alpha=min(max(t, -most), most))
 
 
-def _by_landscape(view: View, direction: Tensor, landscape: Landscape) -> Peak:
+def _by_landscape(view: View, direction: Tensor, landscape: Landscape) -> Look:
     """The best of the sketch; where that was a sample, of all columns near it."""
-    found = peaks(landscape.distance, landscape.scale)
+    weighs = landscape.look(landscape.scale).share is not None
+    found = peaks(landscape.look, landscape.scale, steps=1 if weighs else FINE)
     if landscape.exact:
         return found[0]
     with trying(view) as trial:
-
-        def distance(t: float) -> float:
-            return trial(shifted(view.honest_mean, direction, t))
-
-        best = max(Peak(distance(peak.at), peak.at) for peak in found)
-        return climb(distance, best.at / NEAR, best.at * NEAR, best, sections=3)
+        look = _trial(trial, view.honest_mean, direction)
+        best = max((look(peak.at) for peak in found), key=lambda found: found.value)
+        return climb(look, best.at / NEAR, best.at * NEAR, best, sections=3)
 
 
-def _by_trial(view: View, direction: Tensor) -> Peak:
+def _by_trial(view: View, direction: Tensor) -> Look:
     """By calling a rule of which nothing is known."""
     mean = view.honest_mean
     length = float(torch.linalg.vector_norm(direction, dtype=torch.float64))
     spread = float(np.sqrt(kernels.facts(view.updates, mean, rows=view.finite).gaps.mean()))
+    scale = spread / length if spread > 0 and length > 0 else 1.0
     with trying(view) as trial:
-        return peaks(
-            lambda t: trial(shifted(mean, direction, t)),
-            spread / length if spread > 0 and length > 0 else 1.0,
-        )[0]
+        return peaks(_trial(trial, mean, direction), scale, FINE)[0]
+
+
+def _trial(trial: Trial, mean: Tensor, direction: Tensor) -> Callable[[float], Look]:
+    return lambda t: Look(trial(shifted(mean, direction, t)), t)
 
 
 def perturbation(name: Direction, mean: Tensor, std: Tensor) -> Tensor:
