@@ -30,7 +30,7 @@ RULES = {
     "digits": [
         *("mean", "median", "trimmed_mean", "krum", "geometric_median", "nnm | trimmed_mean"),
     ],
-    "femnist": ["mean", "trimmed_mean", "nnm | trimmed_mean"],
+    "femnist": ["mean", "nnm | trimmed_mean"],
 }
 SETTINGS = {
     "digits": {

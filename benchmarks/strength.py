@@ -70,15 +70,12 @@ def byzfl(attack: str, round: View) -> float:
 
 
 def dense(attack: str, round: View) -> float:
-    """The best of 2,000 strengths, by the rule itself."""
+    """The best of 2,000 strengths."""
     v = round.honest_std if attack == "optimal_alie" else -round.honest_mean
     assert isinstance(round.aggregate, Defense)
-    scale = Landscape(Honest(round, round.aggregate), v, round.aggregate).scale
-    sizes = scale * np.logspace(*OCTAVES, 1000, base=2.0)
-    with trying(round) as trial:
-        return max(
-            trial(torch.add(round.honest_mean, v, alpha=float(t))) for t in [*sizes, *-sizes]
-        )
+    landscape = Landscape(Honest(round, round.aggregate), v, round.aggregate)
+    sizes = landscape.scale * np.logspace(*OCTAVES, 1000, base=2.0)
+    return max(landscape.look(float(t)).value for t in [*sizes, *-sizes])
 
 
 def main() -> None:

@@ -297,7 +297,7 @@ def test_worst_among_some() -> None:
         ("label_flip", "cannot be tried"),
         ("sign_flip(own=True)", "cannot be tried"),
         ("takeover", "cannot be tried"),
-        ("", "attack"),
+        (";", "attack"),
     ],
 )
 def test_candidates_that_are_refused(among: str, message: str) -> None:

@@ -10,7 +10,6 @@ the command line, the docs and the tests find it in the table.
 from collections.abc import Callable
 
 from fedro.attacks import (
-    comparing,
     control,
     fixed,
     mimicry,
@@ -18,6 +17,7 @@ from fedro.attacks import (
     poisoning,
     replacement,
     tailored,
+    worst_of,
 )
 from fedro.attacks.defense import Defense
 from fedro.attacks.pipeline import Attack, factory, parse_attack
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # Importing the modules fills the table.
-_MODULES = (comparing, control, fixed, mimicry, omniscient, poisoning, replacement, tailored)
+_MODULES = (control, fixed, mimicry, omniscient, poisoning, replacement, tailored, worst_of)
 
 
 def __getattr__(name: str) -> Callable[..., Attack]:

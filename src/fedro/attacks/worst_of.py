@@ -10,20 +10,20 @@ from fedro.attacks.table import ATTACKS, forge
 from fedro.attacks.view import Forged, View
 from fedro.registry import Stage, parse_stage
 
-AMONG = (
+USUAL = (
     "sign_flip; foe; alie; alie(sign=-1); mimic; min_max; min_sum; "
     "agr_tailored(direction='sign'); optimal_alie; optimal_foe"
 )
 
 
-def candidates(text: str) -> list[Stage]:
-    """The attacks of a list like ``"foe; alie(z=1.5)"``."""
-    return [parse_stage("attack", part) for part in text.split(";")]
+def candidates(text: str | None) -> list[Stage]:
+    """The attacks of a list like ``"foe; alie(z=1.5)"``; the usual ones if there is none."""
+    return [parse_stage("attack", part) for part in (text or USUAL).split(";")]
 
 
 def check(options: Mapping[str, Any]) -> None:
     """Raise unless all candidates are known and may be tried."""
-    for stage in candidates(options.get("among", AMONG)):
+    for stage in candidates(options.get("among")):
         entry = ATTACKS[stage.name]
         entry.check_options(stage.options)
         knows = entry.knowledge(stage.options)
@@ -35,11 +35,11 @@ def check(options: Mapping[str, Any]) -> None:
 
 
 @forge(knows="honest updates, rule", check=check)
-def worst(view: View, *, among: str = AMONG) -> Forged:
+def worst(view: View, *, among: str | None = None) -> Forged:
     """Of several messages the one that moves the rule's output furthest from the honest mean.
 
-    The candidates are attacks with their options, separated by semicolons; which of them it was
-    is recorded.
+    The candidates are attacks with their options, separated by semicolons: the usual ones, unless
+    others are named. Which of them it was is recorded.
     """
     best, name, message = -1.0, "", view.honest_mean
     with trying(view) as trial:
