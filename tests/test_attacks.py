@@ -597,7 +597,7 @@ def test_wrong_messages(returned: Callable[[View], Any], message: str) -> None:
         return returned(view)
 
     with pytest.raises(ValueError, match=f"attack clumsy {message}"):
-        list(parse_attack("clumsy").forge(make()).rows or [])
+        parse_attack("clumsy").forge(view := make()).write(view.updates, view.byzantine)
 
 
 @pytest.mark.usefixtures("table")
@@ -731,8 +731,9 @@ def stages(draw: st.DrawFn) -> Stage:
     for key, parameter in entry.options.items():
         if parameter.default is parameter.empty or draw(st.booleans()):
             lists = st.sampled_from(["foe", "alie(z=1.0); zero"])  # of attacks, for `worst`
+            special = {"among": lists, "share": st.floats(0.01, 1.0)}
             any_value = values(parameter.annotation, entry.least.get(key))
-            options[key] = draw(lists if key == "among" else any_value)
+            options[key] = draw(special.get(key, any_value))
     return Stage(entry.name, options)
 
 

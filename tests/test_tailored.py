@@ -95,6 +95,67 @@ def test_the_sketch_is_the_rule(rule: str, direction: str) -> None:
         assert ours.exact
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "arc | krum",
+        "nnm | arc | median",
+        "arc | nnm | trimmed_mean",
+        "nnm | clip(limit=1.0) | median",
+    ],
+)
+@pytest.mark.parametrize("size", [0.0, 1e8])
+def test_the_sketch_drops_rows_as_the_rule_does(rule: str, size: float) -> None:
+    """An honest row that is far from all others, which may be equal."""
+    view = make(rule, n=11, bad=2, aggregate=Defense(parse_rule(rule), 3), tolerated=3)
+    rows = torch.from_numpy(view.honest)
+    view.updates[rows] = view.updates[rows] * (size > 0)
+    view.updates[rows[0]] = max(size, 1.0)
+    v = DIRECTIONS["noise"](view)
+    ours = of(view, v)
+    for t in (-2.0, 0.3, 30.0):
+        true = moved(view, torch.add(view.honest_mean, v, alpha=t))
+        near = pytest.approx(true, rel=1e-3, abs=1e-5 * ours.honest.spread)
+        assert ours.look(t).value == near
+
+
+def test_a_reference_that_is_not_finite_makes_the_round_void() -> None:
+    bad = Defense(parse_rule("monna"), 3, torch.full((60,), math.nan))
+    for attack in ("optimal_foe", "agr_tailored", "ambush", "worst"):
+        view = make("monna", aggregate=bad)
+        assert sent(attack, view).isfinite().all()
+
+
+def test_a_small_layer_with_large_updates_is_in_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landscape, "SAMPLE", 2048)
+    view = make("trimmed_mean", d=50_000)
+    view.updates[:, 30_021:30_121] *= 100.0
+    best = 0.0
+    v = -view.honest_mean.sign()
+    scale = of(view, v).scale
+    with trying(view) as trial:
+        for t in (2.0**k * sign * scale for k in range(-4, 10) for sign in (1, -1)):
+            best = max(best, trial(torch.add(view.honest_mean, v, alpha=t)))
+    assert moved(view, sent("agr_tailored(direction='sign')", view)) >= 0.98 * best
+
+
+@pytest.mark.parametrize("rule", ["geometric_median", "nnm | trimmed_mean"])
+def test_threads_of_torch_do_not_change_a_bit(rule: str) -> None:
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            view = make(rule, n=7, bad=2, d=40_000, seed=1)
+            each = [
+                sent(a, view) for a in ("optimal_foe", "agr_tailored(direction='unit')", "mimic")
+            ]
+            found.append(torch.cat(each))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0].numpy().tobytes() == found[1].numpy().tobytes()
+
+
 def test_a_sample_of_columns_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landscape, "SAMPLE", 4096)
     for rule in ("trimmed_mean", "nnm | median"):
@@ -104,7 +165,8 @@ def test_a_sample_of_columns_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
             true = moved(view, torch.add(view.honest_mean, view.honest_std, alpha=t))
             assert ours.look(t).value == pytest.approx(true, rel=0.05, abs=1e-3)
         assert not ours.exact
-        assert 4096 - 64 <= len(ours.honest.index) <= 4096
+        assert 3000 <= len(ours.honest.index) <= 4096
+        assert ours.honest.counts.sum() == pytest.approx(40_000)
     assert of(make("krum", d=40_000), torch.ones(40_000)).exact
 
 
@@ -197,9 +259,8 @@ def test_a_rule_of_which_nothing_is_known() -> None:
 
 
 def test_it_looks_only_at_what_the_rule_sees() -> None:
-    view = make("krum", d=60)
     short = make("krum", d=60, aggregate=Defense(parse_rule("krum"), 3, trained=40))
-    view.updates[:, 40:] = short.updates[:, 40:] = 1e6 * torch.randn(15, 20)
+    short.updates[:, 40:] = 1e6
     message = sent("optimal_foe", short)
     assert message.shape == (60,)
     cut = make("krum", updates=short.updates[:, :40].contiguous(), model=torch.zeros(40))
@@ -244,6 +305,20 @@ def test_min_max_and_min_sum(kind: str, direction: str, own: bool) -> None:
         extra = f", bound='{bound}'" if bound else ""
         message = sent(f"{name}(direction='{direction}', own={own}{extra})", view).double()
         torch.testing.assert_close(message, mean + gamma * p, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("attack", ["min_max(own=True)", "min_sum(own=True)"])
+def test_no_own_update_is_finite(attack: str) -> None:
+    view = make("mean")
+    view.updates[torch.from_numpy(view.byzantine)] = math.nan
+    assert torch.equal(sent(attack, view), torch.zeros(view.width))
+
+
+def test_min_max_counts_only_what_the_rule_sees() -> None:
+    view = make("mean", trained=40, d=60)
+    view.updates[:, 40:] *= 1e3
+    cut = make("mean", d=60, updates=view.updates[:, :40].contiguous())
+    torch.testing.assert_close(sent("min_max", view)[:40], sent("min_max", cut))
 
 
 def test_tailored_is_the_best_of_its_directions() -> None:
@@ -297,17 +372,15 @@ def test_worst_among_some() -> None:
         ("label_flip", "cannot be tried"),
         ("sign_flip(own=True)", "cannot be tried"),
         ("takeover", "cannot be tried"),
+        ("gauss(std=1.0)", "cannot be tried"),
+        ("foe; worst", "cannot be tried"),
+        ("", "attack"),
         (";", "attack"),
     ],
 )
 def test_candidates_that_are_refused(among: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_attack(f"worst(among={among!r})")
-
-
-def test_a_candidate_that_sends_several_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not send one message for all"):
-        parse_attack("worst(among='gauss(std=1.0)')").forge(make("mean"))
 
 
 def test_a_run_records_which_it_was() -> None:

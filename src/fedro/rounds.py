@@ -144,6 +144,7 @@ def attack(
         round=done.round,
         rng=stream(e.seed, "attack", done.round),
         memory=dict(done.state.memory),
+        trained=setup.flat.trained,
         aggregate=Defense(
             setup.rule,
             setup.tolerated,
@@ -155,7 +156,8 @@ def attack(
     silent = rows[setup.attack.silent(view)]
     forged = setup.attack.forge(view)
     forged.write(sent, rows)
-    done.attack, done.state = forged.name, replace(done.state, memory=view.memory)
+    done.attack = forged.name if silent.size < rows.size else None
+    done.state = replace(done.state, memory=view.memory)
     return forged.model, silent
 
 

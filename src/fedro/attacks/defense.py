@@ -1,5 +1,6 @@
 """The server's rule, as an attacker who knows it calls it."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from fedro.attacks import moments
 from fedro.attacks.view import View
 from fedro.rules import Rule
 
@@ -50,17 +52,19 @@ class Trial:
         self.room = room  # a row of the matrix that may be written to
 
     def __call__(self, message: Tensor) -> float:
-        """‖A − ḡ‖; 0 where the rule has no answer, since then the round is void."""
+        """‖A − ḡ‖; 0 where the round is void, or the server refuses the message."""
         view = self.view
-        self.room.copy_(message)
         rows, bad = arrangement(view)
+        if rows.size <= 2 * view.tolerated or not message.isfinite().all():
+            return 0.0
+        self.room.copy_(message)
         rows[bad] = view.byzantine[0]
         try:
             found = self._aggregate(rows)
         except ValueError:
             return 0.0
-        gap = found - view.honest_mean[: len(found)]
-        return float(torch.linalg.vector_norm(gap, dtype=torch.float64))
+        value = moments.length(found - view.honest_mean[: len(found)])
+        return value if math.isfinite(value) else 0.0
 
     def _aggregate(self, rows: Any) -> Tensor:
         rule = self.view.aggregate

@@ -5,7 +5,9 @@ rows. A rule that is weights made of distances is then known exactly, in n̂ × 
 that sorts coordinates works on a sample of the columns, mixed and selected by the true distances.
 """
 
+import math
 from functools import cached_property
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedro import kernels
+from fedro.attacks import moments
 from fedro.attacks.defense import Defense, arrangement
 from fedro.attacks.search import Look
 from fedro.attacks.view import View
@@ -23,7 +26,8 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 SAMPLE = 1 << 14  # columns that stand for all
-RUN = 64  # of them side by side
+LARGE = 0.25  # the share of them where an honest client is furthest from the mean;
+RUN = 64  # the others are runs of neighbors, evenly spaced
 
 
 class Honest:
@@ -61,12 +65,31 @@ class Honest:
 
     @cached_property
     def index(self) -> Index:
-        """The columns of the sample: runs of neighbors, evenly spaced; all if they are few."""
+        """The columns of the sample; all if they are few.
+
+        A small layer with large updates can decide, so columns of that kind are all in it.
+        """
         width = self.updates.shape[1]
         if width <= SAMPLE:
             return np.arange(width)
-        starts = np.linspace(0, width - RUN, SAMPLE // RUN).astype(np.intp)
-        return np.unique(starts[:, None] + np.arange(RUN))
+        starts = np.linspace(0, width - RUN, int((1 - LARGE) * SAMPLE) // RUN).astype(np.intp)
+        runs = (starts[:, None] + np.arange(RUN)).ravel()
+        return np.union1d(runs, self.large)
+
+    @cached_property
+    def large(self) -> Index:
+        """The columns in which an honest client is furthest from the mean."""
+        gap = (self.updates[int(self.rows[0])] - self.mean).abs_()
+        return np.asarray(gap.topk(int(LARGE * SAMPLE)).indices.cpu().numpy())
+
+    @cached_property
+    def counts(self) -> Floats:
+        """For how many columns each of the sample stands, (k,)."""
+        width, size = self.updates.shape[1], len(self.index)
+        if size == width:
+            return np.ones(size)
+        own = np.isin(self.index, self.large)
+        return np.where(own, 1.0, (width - own.sum()) / (size - own.sum()))
 
     @cached_property
     def sample(self) -> NDArray[Any]:
@@ -102,7 +125,12 @@ class Landscape:
     def single(self) -> Floats:
         """Inner products of ḡ, v and r."""
         vectors = [self.honest.mean, self.direction, self.honest.reference]
-        return np.array([[_dot(a, b) for a in vectors] for b in vectors])
+        found = np.zeros((3, 3))
+        for i, j in combinations_with_replacement(range(3), 2):
+            a, b = vectors[i], vectors[j]
+            if a is not None and b is not None:
+                found[i, j] = found[j, i] = moments.dot(a, b)
+        return found
 
     @cached_property
     def along(self) -> Floats:
@@ -127,16 +155,17 @@ class Landscape:
 
     def look(self, t: float) -> Look:
         """‖A − ḡ‖ for the message ḡ + t·v; 0 where the rule has no answer: the round is void."""
+        if len(self.place) <= 2 * self.defense.tolerated:
+            return Look(0.0, t)
         try:
             result = self.defense.rule.on(Sketch(self, t), seed=self.defense.seed)
         except ValueError:
             return Look(0.0, t)
         if isinstance(result, Weighted):
             return self._weighted(result, t)
-        share = len(self.honest.index) / self.honest.updates.shape[1]
-        self.exact = share == 1
+        self.exact = len(self.honest.index) == self.honest.updates.shape[1]
         gap = np.asarray(result, dtype=np.float64) - self.sampled_mean
-        return Look(float(np.linalg.norm(gap) / np.sqrt(share)), t)
+        return _look(float((gap * gap * self.honest.counts).sum()), t)
 
     def _weighted(self, point: Weighted, t: float) -> Look:
         """‖z − ḡ‖ of a point that is a combination of the rows."""
@@ -147,7 +176,7 @@ class Landscape:
             a, products = np.append(of_honest, a), self.products
         else:  # of the honest rows only their mean counts
             products = self.single
-        return Look(float(np.sqrt(max(a @ products @ a, 0.0))), t, float(of_bad))
+        return _look(float(np.einsum("i,ij,j", a, products, a)), t, float(of_bad))
 
     @cached_property
     def sampled_mean(self) -> Floats:
@@ -182,7 +211,7 @@ class Sketch(Source):
     @cached_property
     def sq(self) -> Floats:
         """‖x_i − x_j‖² (n, n)."""
-        honest, place, t = self.landscape.honest, self.landscape.place, self.t
+        honest, place, t = self.landscape.honest, self.landscape.place[self.picked], self.t
         along, length = self.landscape.along, self.landscape.single[1, 1]
         points = np.zeros((len(along) + 1, len(along) + 1))
         points[:-1, :-1] = honest.sq
@@ -196,13 +225,13 @@ class Sketch(Source):
         landscape, t = self.landscape, self.t
         honest = landscape.honest
         (gg, gv, gr), (_, vv, vr), (_, _, rr) = landscape.single
-        own = gg + 2 * t * gv + t * t * vv
+        own = max(gg + 2 * t * gv + t * t * vv, 0.0)
         dot = gr + t * vr
-        about, finite = honest.about_reference, np.ones(len(landscape.place), dtype=bool)
+        about, place = honest.about_reference, landscape.place[self.picked]
         mine = (own, dot, max(own - 2 * dot + rr, 0.0))
         pairs = zip(about[:3], mine, strict=True)
-        squared, dots, gaps = (np.append(known, new)[landscape.place] for known, new in pairs)
-        return kernels.Facts(squared, dots, gaps, finite)
+        squared, dots, gaps = (np.append(known, new)[place] for known, new in pairs)
+        return kernels.Facts(squared, dots, gaps, np.ones(len(place), dtype=bool))
 
     @cached_property
     def reference_norm(self) -> float:
@@ -239,11 +268,9 @@ class Sketch(Source):
         return np.maximum(facts.squared - 2 * to_point + own, 0.0), own
 
 
-def _dot(a: Tensor | None, b: Tensor | None) -> float:
-    """a·b in float64; 0 for a vector that there is not."""
-    if a is None or b is None:
-        return 0.0
-    return float(kernels.facts(a[None, :], b).dots[0])
+def _look(squared: float, t: float, share: float | None = None) -> Look:
+    """A look from ‖A − ḡ‖²; 0 if that is no number."""
+    return Look(math.sqrt(squared) if 0 < squared < math.inf else 0.0, t, share)
 
 
 def _at(vector: Tensor, index: Index) -> Floats:

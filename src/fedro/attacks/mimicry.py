@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from fedro import kernels
+from fedro.attacks import moments
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
 
@@ -45,7 +46,7 @@ def turn(view: View, mean: Tensor, z: Tensor, share: float) -> Tensor:
     If they do not differ, it is z itself.
     """
     dots = kernels.facts(view.updates, z, rows=view.finite).dots
-    along = dots - float(torch.sum(mean * z, dtype=torch.float64))
+    along = dots - moments.dot(mean, z)
     along /= max(float(np.abs(along).max()), np.finfo(float).tiny)  # only the direction counts
     total: Tensor = kernels.combine(view.updates, along, rows=view.finite).value
     step = normalized(total.sub_(mean, alpha=float(along.sum())), otherwise=z)
@@ -54,7 +55,7 @@ def turn(view: View, mean: Tensor, z: Tensor, share: float) -> Tensor:
 
 def normalized(vector: Tensor, otherwise: Tensor | None = None) -> Tensor:
     """Scale the vector to length 1, in place; the other one if its length is out of range."""
-    length = float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+    length = moments.length(vector)
     numbers = torch.finfo(vector.dtype)
     if numbers.tiny < length < numbers.max:
         return vector.div_(length)

@@ -1,4 +1,6 @@
-"""Mean and standard deviation of those rows that are finite."""
+"""Mean and standard deviation of those rows that are finite, lengths and products of vectors."""
+
+import math
 
 import numpy as np
 import torch
@@ -18,6 +20,16 @@ def mean(updates: Tensor, rows: Rows) -> tuple[Tensor, Rows]:
             return value, rows
         rows = rows[finite]
     return torch.zeros_like(updates[0]), rows
+
+
+def length(vector: Tensor) -> float:
+    """‖v‖, the same bits for any number of threads."""
+    return math.sqrt(kernels.facts(vector[None, :]).squared[0])
+
+
+def dot(a: Tensor, b: Tensor) -> float:
+    """a·b, the same bits for any number of threads."""
+    return float(kernels.facts(a[None, :], b).dots[0])
 
 
 def moments(updates: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ def sign_flip(view: View, *, own: bool = False) -> Tensor | Iterator[Tensor]:
 
 def flipped(view: View) -> Iterator[Tensor]:
     """Minus what each would have sent, one after the other in the same memory."""
-    room = torch.empty_like(view.updates[0])
+    room = view.full(0.0)
     for number in range(len(view.byzantine)):
         yield torch.neg(view.own(number), out=room)
 

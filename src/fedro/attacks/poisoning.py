@@ -1,5 +1,6 @@
 """Data that bad clients train on, honestly in all else."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,18 @@ def show_backdoor(
     return examples._replace(x=x, y=y)
 
 
-@poison(least={"target": 0, "size": 1}, source="Gu et al. 2017", trigger=show_backdoor)
+def check_share(options: Mapping[str, Any]) -> None:
+    """Raise unless some of the examples are to be changed."""
+    if not 0 < (share := options.get("share", 1)) <= 1:
+        raise ValueError(f"backdoor(share={share}): must be more than 0 and at most 1")
+
+
+@poison(
+    least={"target": 0, "size": 1},
+    source="Gu et al. 2017",
+    trigger=show_backdoor,
+    check=check_share,
+)
 def backdoor(
     examples: Any,
     classes: int,
@@ -44,8 +56,6 @@ def backdoor(
     Without a value it is white: 255 where inputs are bytes, and 1 where they are floats.
     """
     check_target(examples.y, classes, target)
-    if not 0 < share <= 1:
-        raise ValueError(f"backdoor(share={share}): must be more than 0 and at most 1")
     chosen = rng.choice(len(examples.y), max(1, round(share * len(examples.y))), replace=False)
     x, y, index = examples.x.clone(), examples.y.clone(), torch.from_numpy(chosen)
     x[index], y[index] = stamped(x[index], size, value), target

@@ -18,6 +18,9 @@ def scaling(view: View, *, factor: float | None = None) -> Iterator[Tensor]:
     """
     bad = len(view.byzantine)
     times = view.sampled / (view.server_lr * bad) if factor is None else factor
-    message = torch.empty_like(view.updates[0])
+    message = view.full(times)
+    if factor is None and view.trained is not None:
+        message[view.trained :] = view.sampled / bad  # the server moves statistics with a step of 1
+    factors = message.clone()
     for number in range(bad):
-        yield torch.mul(view.own(number), times, out=message)
+        yield torch.mul(view.own(number), factors, out=message)

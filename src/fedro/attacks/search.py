@@ -75,7 +75,7 @@ def climb(
     high = function(left + GOLDEN * (right - left))
     for _ in range(sections):
         best = max(best, low, high, key=lambda look: look.value)
-        near = right - left < 0.1 * abs(best.at)
+        near = abs(right - left) < 0.1 * abs(best.at)
         if near and min(low.value, high.value) >= (1 - FLAT) * best.value:
             break
         if low.value >= high.value:

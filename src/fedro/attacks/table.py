@@ -82,13 +82,14 @@ def poison(
     least: Mapping[str, float] | None = None,
     source: str = "",
     trigger: Callable[..., Any] | None = None,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Register:
     """Register ``f(examples, classes, rng, *, …) -> examples``: what a bad client trains on.
 
     A backdoor has a ``trigger(examples, classes, *, …)``, which takes options of the same names
     and gives those test examples that show the backdoor, with the labels that the attackers want.
     """
-    return _register("poison", "own data", None, least, False, source, trigger)
+    return _register("poison", "own data", None, least, False, source, trigger, check)
 
 
 def forge(

@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedro import kernels
@@ -15,6 +16,7 @@ from fedro.attacks.search import FINE, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
 
+Floats = NDArray[np.float64]
 Direction = Literal["std", "sign", "unit"]
 NEAR = 1.25  # how far, at most, the best strength on all columns is thought to be from the sample's
 
@@ -49,7 +51,7 @@ def agr_tailored(
 def ambush(view: View) -> Tensor:
     """The planner's attacker: optimal ALIE while b̂ are not exceeded; then optimal FOE, unhindered.
 
-    A rule lets pass anything once more bad clients than tolerated are sampled.
+    Nothing is proved of a rule once more bad clients than tolerated are sampled.
     """
     strikes = len(view.byzantine) > view.tolerated
     return strongest(view, -view.honest_mean if strikes else view.honest_std)[1]
@@ -61,7 +63,9 @@ def strongest(view: View, direction: Tensor) -> tuple[float, Tensor]:
     if not isinstance(rule, Defense):
         found = _by_trial(view, direction)
     else:
-        honest = view.kept.setdefault("honest", Honest(view, rule))
+        if "honest" not in view.kept:
+            view.kept["honest"] = Honest(view, rule)
+        honest = view.kept["honest"]
         found = _by_landscape(view, direction, Landscape(honest, direction, rule))
     return found.value, shifted(mean, direction, found.at if found.value > 0 else 0.0)
 
@@ -81,13 +85,14 @@ def _by_landscape(view: View, direction: Tensor, landscape: Landscape) -> Look:
     with trying(view) as trial:
         look = _trial(trial, view.honest_mean, direction)
         best = max((look(peak.at) for peak in found), key=lambda found: found.value)
-        return climb(look, best.at / NEAR, best.at * NEAR, best, sections=3)
+        left, right = sorted([best.at / NEAR, best.at * NEAR])
+        return climb(look, left, right, best, sections=3)
 
 
 def _by_trial(view: View, direction: Tensor) -> Look:
     """By calling a rule of which nothing is known."""
     mean = view.honest_mean
-    length = float(torch.linalg.vector_norm(direction, dtype=torch.float64))
+    length = moments.length(direction)
     spread = float(np.sqrt(kernels.facts(view.updates, mean, rows=view.finite).gaps.mean()))
     scale = spread / length if spread > 0 and length > 0 else 1.0
     with trying(view) as trial:
@@ -104,7 +109,7 @@ def perturbation(name: Direction, mean: Tensor, std: Tensor) -> Tensor:
         return -std
     if name == "sign":
         return -mean.sign()
-    length = float(torch.linalg.vector_norm(mean, dtype=torch.float64))
+    length = moments.length(mean)
     return -mean / length if length > 0 else -mean
 
 
@@ -120,11 +125,13 @@ def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> T
     stand for the honest ones, which they then need not see.
     """
     crowd = Crowd(view, own)
+    if not crowd.rows.size:
+        return view.full(0.0)
     p = perturbation(direction, crowd.mean, crowd.std)
     gaps, along, length = crowd.about(p)
     if not length > 0:
         return crowd.mean
-    limit = kernels.distances(view.updates, rows=crowd.rows).value.max()
+    limit = kernels.distances(crowd.seen, rows=crowd.rows).value.max()
     roots = (along + np.sqrt(along**2 + length * np.maximum(limit - gaps, 0.0))) / length
     return shifted(crowd.mean, p, float(roots.min()))
 
@@ -147,6 +154,8 @@ def min_sum(
     in the authors' code), the largest. With own=True, made of the bad clients' own updates.
     """
     crowd = Crowd(view, own)
+    if not crowd.rows.size:
+        return view.full(0.0)
     p = perturbation(direction, crowd.mean, crowd.std)
     gaps, _, length = crowd.about(p)
     if not length > 0:
@@ -159,22 +168,15 @@ class Crowd:
     """The messages that others are made of: the honest ones, or the bad clients' own."""
 
     def __init__(self, view: View, own: bool) -> None:
-        self.view, self.own = view, own
-        self.mean, self.rows = (
-            moments.mean(view.updates, view.byzantine) if own else (view.honest_mean, view.finite)
-        )
+        self.updates = view.own_updates if own else view.updates
+        rows = np.arange(len(view.byzantine)) if own else view.finite
+        self.mean, self.rows = moments.mean(self.updates, rows) if own else (view.honest_mean, rows)
+        self.std = moments.std(self.updates, self.rows) if own else view.honest_std
+        self.seen = self.updates[:, : view.trained]  # what the rule sees of them
 
-    @property
-    def std(self) -> Tensor:
-        """Their standard deviation (1/n)."""
-        view = self.view
-        return moments.std(view.updates, self.rows) if self.own else view.honest_std
-
-    def about(self, direction: Tensor) -> tuple[np.ndarray, np.ndarray, float]:
-        """‖g_i − ḡ‖², (g_i − ḡ)·v and ‖v‖²."""
-        updates, rows = self.view.updates, self.rows
-        of_mean = kernels.facts(self.mean[None, :], direction)
-        gaps = kernels.facts(updates, self.mean, rows=rows).gaps
-        along = kernels.facts(updates, direction, rows=rows).dots - of_mean.dots[0]
-        own = kernels.facts(direction[None, :]).squared[0]
-        return gaps, along, float(own)
+    def about(self, direction: Tensor) -> tuple[Floats, Floats, float]:
+        """‖g_i − ḡ‖², (g_i − ḡ)·v and ‖v‖², of what the rule sees."""
+        mean, v = (part[: self.seen.shape[1]] for part in (self.mean, direction))
+        gaps = kernels.facts(self.seen, mean, rows=self.rows).gaps
+        along = kernels.facts(self.seen, v, rows=self.rows).dots - moments.dot(mean, v)
+        return gaps, along, moments.dot(v, v)

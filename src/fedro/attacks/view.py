@@ -18,8 +18,9 @@ Rows = NDArray[np.int64]
 
 PARTS = ["own data", "own update", "honest updates", "rule"]  # what there is to know
 NEEDS = {  # one of these parts must be known; what is not listed, every client is told
-    "updates": {"own update", "honest updates"},
+    "updates": {"honest updates"},
     "own": {"own update"},
+    "own_updates": {"own update"},
     "honest": {"honest updates"},
     "ids": {"honest updates"},
     "finite": {"honest updates"},
@@ -28,7 +29,7 @@ NEEDS = {  # one of these parts must be known; what is not listed, every client 
     "honest_mean": {"honest updates"},
     "honest_std": {"honest updates"},
     "aggregate": {"rule"},
-    "kept": {"honest updates"},
+    "kept": {"rule"},
 }
 
 
@@ -45,13 +46,13 @@ class Forged(NamedTuple):
         if self.rows is None:
             return
         messages = repeat(self.rows) if isinstance(self.rows, Tensor) else self.rows
-        for row, message in zip(rows, messages, strict=False):
+        for message, row in zip(messages, rows, strict=False):  # messages first: they are counted
             updates[int(row)] = message
 
 
 @dataclass
 class View:
-    """A round as the attackers see it; nothing here may be modified, except `memory`.
+    """A round as the attackers see it; nothing here may be modified, except `memory` and `kept`.
 
     The mean and the deviation are those of the honest messages that are finite: a message with
     NaN or Inf will not get past the server, so nobody would copy it.
@@ -70,6 +71,7 @@ class View:
     aggregate: Callable[..., Tensor] | None = None  # the server's rule: a `Defense` in a run
     forged: Forged = field(default_factory=Forged)  # what the stages before send
     kept: dict[str, Any] = field(default_factory=dict)  # what is used again in this round
+    trained: int | None = None  # columns that the rule sees; statistics come after them
 
     @property
     def sampled(self) -> int:
@@ -114,6 +116,11 @@ class View:
     def own(self, number: int) -> Tensor:
         """(width,) what a bad client would have sent, had it been honest; counted from 0."""
         return self.updates[int(self.byzantine[number])]
+
+    @property
+    def own_updates(self) -> Tensor:
+        """(m, width) a copy of what the bad clients would have sent."""
+        return self.updates[torch.from_numpy(self.byzantine)]
 
     def full(self, value: float) -> Tensor:
         """(width,) a message of one number."""

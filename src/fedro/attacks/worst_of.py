@@ -1,12 +1,14 @@
 """The worst of several attacks, chosen anew in each round."""
 
 from collections.abc import Mapping
+from inspect import isgeneratorfunction
 from typing import Any
 
 from torch import Tensor
 
 from fedro.attacks.defense import trying
-from fedro.attacks.table import ATTACKS, forge
+from fedro.attacks.pipeline import find
+from fedro.attacks.table import forge
 from fedro.attacks.view import Forged, View
 from fedro.registry import Stage, parse_stage
 
@@ -18,16 +20,16 @@ USUAL = (
 
 def candidates(text: str | None) -> list[Stage]:
     """The attacks of a list like ``"foe; alie(z=1.5)"``; the usual ones if there is none."""
-    return [parse_stage("attack", part) for part in (text or USUAL).split(";")]
+    return [parse_stage("attack", part) for part in (USUAL if text is None else text).split(";")]
 
 
 def check(options: Mapping[str, Any]) -> None:
     """Raise unless all candidates are known and may be tried."""
     for stage in candidates(options.get("among")):
-        entry = ATTACKS[stage.name]
+        entry = find(stage.name)
         entry.check_options(stage.options)
-        knows = entry.knowledge(stage.options)
-        if entry.hook != "forge" or not entry.replaces or "own update" in knows:
+        same = entry.hook == "forge" and entry.replaces and not isgeneratorfunction(entry.function)
+        if stage.name == "worst" or not same or "own update" in entry.knowledge(stage.options):
             raise ValueError(
                 f"worst(among=…): {stage} cannot be tried; candidates are attacks in which all bad "
                 "clients send the same, made of what they see of the honest ones"
@@ -44,7 +46,7 @@ def worst(view: View, *, among: str | None = None) -> Forged:
     best, name, message = -1.0, "", view.honest_mean
     with trying(view) as trial:
         for stage in candidates(among):
-            sent = ATTACKS[stage.name].function(view, **stage.options)
+            sent = find(stage.name).function(view, **stage.options)
             if not isinstance(sent, Tensor) or sent.ndim != 1:
                 raise ValueError(f"worst(among=…): {stage} does not send one message for all")
             if (value := trial(sent)) > best:

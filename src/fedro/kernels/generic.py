@@ -29,7 +29,7 @@ def distances(
         finite &= chunk.isfinite().all(1).cpu()
         wide = chunk.double()
         for i in range(rows.size - 1):
-            total[i, i + 1 :] += (wide[i + 1 :] - wide[i]).square().sum(1).cpu()
+            total[i, i + 1 :] += _row_sums((wide[i + 1 :] - wide[i]).square())
     total = total + total.T
     total[~finite] = total[:, ~finite] = torch.inf
     return total.fill_diagonal_(0.0).numpy(), finite.numpy()
@@ -43,12 +43,12 @@ def facts(
     for part, chunk in _chunks(x, rows, progress):
         finite &= chunk.isfinite().all(1).cpu()
         wide = chunk.double()
-        squared = wide.square().sum(1)
+        squared = _row_sums(wide.square())
         parts = (squared, torch.zeros_like(squared), squared)
         if reference[part].any():
             r = torch.from_numpy(reference[part].astype(np.float64)).to(chunk.device)
-            parts = (squared, (wide * r).sum(1), (wide - r).square().sum(1))
-        total += torch.stack(parts, 1).cpu()
+            parts = (squared, _row_sums(wide * r), _row_sums((wide - r).square()))
+        total += torch.stack(parts, 1)
     return total.numpy(), finite.numpy()
 
 
@@ -100,6 +100,13 @@ def band(
         values = _nearest(values, nearest) if nearest else values[low:high]
         out[part] = (values.double() / len(values)).sum(0).to(chunk.dtype)
     return x.like(out), finite.numpy()
+
+
+def _row_sums(values: Tensor) -> Tensor:
+    """The sum of each row; in NumPy, since torch splits a long one by its number of threads."""
+    if values.device.type == "cpu":
+        return torch.from_numpy(values.numpy().sum(axis=1))
+    return values.sum(1).cpu()
 
 
 def _sorted(values: Tensor) -> Tensor:
