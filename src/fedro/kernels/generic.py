@@ -104,9 +104,10 @@ def band(
 
 def _row_sums(values: Tensor) -> Tensor:
     """The sum of each row; in NumPy, since torch splits a long one by its number of threads."""
-    if values.device.type == "cpu":
+    if values.device.type != "cpu":
+        return values.sum(1).cpu()
+    with np.errstate(all="ignore"):  # the caller is told of rows that are not finite
         return torch.from_numpy(values.numpy().sum(axis=1))
-    return values.sum(1).cpu()
 
 
 def _sorted(values: Tensor) -> Tensor:
