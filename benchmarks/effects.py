@@ -1,4 +1,4 @@
-"""What every attack does to every rule: accuracy after training, as a table.
+"""What every attack does to every rule: accuracy after training in percent, as a table.
 
 python benchmarks/effects.py digits     50 clients, 10 bad, 60 rounds, three seeds: a quarter hour
 python benchmarks/effects.py femnist    150 writers, 15 bad, 15 rounds, one seed: half an hour
@@ -28,7 +28,7 @@ ATTACKS = {
 }
 RULES = {
     "digits": [
-        *("mean", "median", "trimmed_mean", "krum", "geometric_median", "nnm | trimmed_mean"),
+        *("mean", "nnm | trimmed_mean", "median", "trimmed_mean", "krum", "geometric_median"),
     ],
     "femnist": ["mean", "nnm | trimmed_mean"],
 }
@@ -103,7 +103,7 @@ def table(setting: str, seeds: int, found: dict[Cell, tuple[float, float | None]
         row = []
         for rule in RULES[setting]:
             mean, deviation = cells[attack, rule]
-            text = f"{mean:.3f}" + (f" ± {deviation:.3f}" if seeds > 1 else "")
+            text = f"{100 * mean:.1f}" + (f" ± {100 * deviation:.1f}" if seeds > 1 else "")
             row.append(f"**{text}**" if mean == worst[rule] else text)
         lines.append("| " + " | ".join([attack.replace("|", "\\|"), *row]) + " |")
     return "\n".join(lines)
@@ -131,7 +131,9 @@ def main() -> None:
     cache = options.cache or Path("out") / f"effects-{options.setting}.jsonl"
     cache.parent.mkdir(exist_ok=True)
     found = measured(options.setting, seeds, cache)
-    print(f"\n{datetime.date.today().isoformat()}, accuracy over {seeds} seeds (± deviation):\n")
+    print(
+        f"\n{datetime.date.today().isoformat()}, accuracy in percent, {seeds} seeds (± deviation):\n"
+    )
     print(table(options.setting, seeds, found))
     print("\n" + backdoors(options.setting, seeds, found))
 

@@ -124,16 +124,13 @@ def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> T
     Of the gammas for which this holds, the largest. With own=True the bad clients' own updates
     stand for the honest ones, which they then need not see.
     """
-    crowd = Crowd(view, own)
-    if not crowd.rows.size:
-        return view.full(0.0)
-    p = perturbation(direction, crowd.mean, crowd.std)
-    gaps, along, length = crowd.about(p)
-    if not length > 0:
+    crowd = Crowd(view, direction, own)
+    if not crowd.length > 0:
         return crowd.mean
     limit = kernels.distances(crowd.seen, rows=crowd.rows).value.max()
-    roots = (along + np.sqrt(along**2 + length * np.maximum(limit - gaps, 0.0))) / length
-    return shifted(crowd.mean, p, float(roots.min()))
+    along, room = crowd.along, np.maximum(limit - crowd.gaps, 0.0)
+    roots = (along + np.sqrt(along**2 + crowd.length * room)) / crowd.length
+    return shifted(crowd.mean, crowd.direction, float(roots.min()))
 
 
 @forge(
@@ -153,30 +150,35 @@ def min_sum(
     Of the gammas for which it is at most the largest such sum (the smallest with bound="min", as
     in the authors' code), the largest. With own=True, made of the bad clients' own updates.
     """
-    crowd = Crowd(view, own)
-    if not crowd.rows.size:
-        return view.full(0.0)
-    p = perturbation(direction, crowd.mean, crowd.std)
-    gaps, _, length = crowd.about(p)
-    if not length > 0:
+    crowd = Crowd(view, direction, own)
+    if not crowd.length > 0:
         return crowd.mean
+    gaps = crowd.gaps
     room = gaps.max() if bound == "max" else gaps.min()  # Σ_i‖g_j − g_i‖² is Σ gaps + h·gap_j
-    return shifted(crowd.mean, p, float(np.sqrt(room / length)))
+    return shifted(crowd.mean, crowd.direction, float(np.sqrt(room / crowd.length)))
 
 
 class Crowd:
-    """The messages that others are made of: the honest ones, or the bad clients' own."""
+    """The messages that others are made of, the honest or the bad clients' own, and a direction."""
 
-    def __init__(self, view: View, own: bool) -> None:
-        self.updates = view.own_updates if own else view.updates
+    def __init__(self, view: View, direction: Direction, own: bool) -> None:
+        updates = view.own_updates if own else view.updates
         rows = np.arange(len(view.byzantine)) if own else view.finite
-        self.mean, self.rows = moments.mean(self.updates, rows) if own else (view.honest_mean, rows)
-        self.std = moments.std(self.updates, self.rows) if own else view.honest_std
-        self.seen = self.updates[:, : view.trained]  # what the rule sees of them
+        self.mean, self.rows = moments.mean(updates, rows) if own else (view.honest_mean, rows)
+        std = moments.std(updates, self.rows) if own else view.honest_std
+        self.direction = perturbation(direction, self.mean, std)
+        self.seen = updates[:, : view.trained]  # what the rule sees of them
+        width = self.seen.shape[1]
+        self._mean, self._v = self.mean[:width], self.direction[:width]
+        self.length = moments.dot(self._v, self._v)  # ‖v‖²
 
-    def about(self, direction: Tensor) -> tuple[Floats, Floats, float]:
-        """‖g_i − ḡ‖², (g_i − ḡ)·v and ‖v‖², of what the rule sees."""
-        mean, v = (part[: self.seen.shape[1]] for part in (self.mean, direction))
-        gaps = kernels.facts(self.seen, mean, rows=self.rows).gaps
-        along = kernels.facts(self.seen, v, rows=self.rows).dots - moments.dot(mean, v)
-        return gaps, along, moments.dot(v, v)
+    @property
+    def gaps(self) -> Floats:
+        """‖g_i − ḡ‖² (h,)."""
+        return kernels.facts(self.seen, self._mean, rows=self.rows).gaps
+
+    @property
+    def along(self) -> Floats:
+        """(g_i − ḡ)·v (h,)."""
+        dots = kernels.facts(self.seen, self._v, rows=self.rows).dots
+        return dots - moments.dot(self._mean, self._v)
