@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check lint bench docs clean
+.PHONY: run test check lint bench docs clean browser
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
-test: $(VENV)/.peers
+test: $(VENV)/.peers browser
 	$(BIN)/pytest
 
-check: lint $(VENV)/.peers
+check: lint $(VENV)/.peers browser
 	$(BIN)/pytest -m "not slow" -x
 
 lint: $(VENV)/.installed
@@ -41,6 +41,18 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.peers: $(VENV)/.installed tests/peers.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/peers.txt
 	touch $@
+
+# Tests of pages need Chromium; where it cannot be had, they skip and say so.
+browser:
+	@for name in chromium chromium-browser google-chrome; do \
+		command -v $$name > /dev/null && exit 0; \
+	done; \
+	command -v apt-get > /dev/null || exit 0; \
+	as_root="env"; test "$$(id -u)" = 0 || as_root="sudo -n env"; \
+	install="$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium"; \
+	echo "$$install"; \
+	$$install > /dev/null || { $$as_root apt-get update > /dev/null && $$install > /dev/null; } \
+		|| echo "Chromium could not be installed: tests of pages will be skipped."
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'

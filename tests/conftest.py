@@ -5,6 +5,8 @@ import os
 
 from hypothesis import settings
 
+from browser import chromium, page  # noqa: F401  (fixtures)
+
 # The machine may be slow or busy: an example has no deadline, and CI draws the same ones each time.
 settings.register_profile("default", deadline=None, max_examples=200, derandomize=True)
 settings.register_profile("deep", deadline=None, max_examples=3000)
