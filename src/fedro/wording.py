@@ -12,7 +12,8 @@ def percent(probability: float) -> str:
         return f"{probability:.1g}"
     distance = min(probability, 1 - probability)
     digits = max(0, -math.floor(math.log10(distance * (1 + 1e-9))) - 1)
-    return f"{100 * probability:.{digits}f}".rstrip("0").rstrip(".") + "%"
+    text = f"{100 * probability:.{digits}f}"
+    return (text.rstrip("0").rstrip(".") if digits else text) + "%"
 
 
 def counted(number: int, noun: str) -> str:
