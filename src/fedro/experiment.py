@@ -157,15 +157,20 @@ def explain(error: ValidationError, values: Mapping[str, Any]) -> str:
 
 def read_experiment(path: Path | str, changes: Sequence[str] = ()) -> Experiment:
     """From a TOML file, with ``key=value`` changes; relative paths inside are as seen from here."""
-    path = find_config(path)
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ExperimentError(f"{path} is not TOML: {error}") from None
+    values, file = read_toml(path)
     try:
         return Experiment(**{**values, **parse_changes(changes)})
     except ExperimentError as error:
-        raise ExperimentError(f"{path}: {error}") from None
+        raise ExperimentError(f"{file}: {error}") from None
+
+
+def read_toml(path: Path | str) -> tuple[dict[str, Any], Path]:
+    """The values in a TOML file or a built-in experiment, and the file."""
+    file = find_config(path)
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8")), file
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExperimentError(f"{file} is not TOML: {error}") from None
 
 
 BUILT_IN = Path(__file__).parent / "configs"

@@ -9,7 +9,7 @@ from torch import nn
 
 from fedro.data import Federation
 from fedro.experiment import Experiment
-from fedro.record import RunFolder, RunFolderError
+from fedro.record import RunFolder, RunFolderError, differences, read
 from fedro.rounds import Round
 from fedro.server import State
 from fedro.setup import Setup, prepare
@@ -89,6 +89,7 @@ def summarize(setup: Setup, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "rejected": sum(len(line["rejected"]) for line in rounds),
         "missing": sum(len(line["missing"]) for line in rounds),
         "seconds": sum(sum(line["seconds"].values()) for line in rounds),
+        "examples": setup.federation.sizes.tolist(),  # that each client trains on
     }
 
 
@@ -97,8 +98,12 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(values) else None
 
 
+def differences_to(experiment: Experiment, path: Path) -> str:
+    """A line for each key in which the run in a folder is another experiment; '' if it is not."""
+    begun, given = experiment_of(path).as_dict(), experiment.as_dict()
+    return differences(begun, given, "given now", MAY_DIFFER)
+
+
 def experiment_of(path: Path) -> Experiment:
     """The experiment whose run a folder holds."""
-    from fedro.record import read
-
     return Experiment(**read(path).config)

@@ -5,10 +5,11 @@ when the orders end, also because the process that gave them was killed.
 """
 
 import json
-import os
 import sys
 import traceback
 from typing import Any, TextIO
+
+from fedro.children import serve
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
@@ -64,10 +65,4 @@ def _prepare(greeting: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    reading, writing = map(int, sys.argv[1:3])
-    os.dup2(2, 1)  # what a user's model prints must not be taken for an answer
-    with os.fdopen(reading) as orders, os.fdopen(writing, "w") as answers:
-        try:
-            main(orders, answers)
-        except BrokenPipeError:
-            os._exit(1)  # nobody listens any more
+    serve(main)

@@ -5,20 +5,19 @@ writes its client's update into its row of shared memory. A worker that dies is 
 is done again, to the same bits.
 """
 
-import json
 import os
 import selectors
-import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from fedro.children import Child
 from fedro.engine import Job, Setting, padded, shared
 from fedro.models import FlatModel
 
@@ -37,48 +36,13 @@ class WorkerError(ChildProcessError):
     """A job that no worker could do."""
 
 
-class Worker:
-    """One process, the orders it has not answered, and the pipes to it."""
+class Worker(Child):
+    """One process, and the orders it has not answered."""
 
     def __init__(self, greeting: dict[str, Any]) -> None:
-        orders, self._orders = os.pipe()
-        self.answers, answers = os.pipe()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fedro.engine.worker", str(orders), str(answers)],
-            pass_fds=[orders, answers, greeting["memory"]],
-            stdin=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C is for the process that gives orders
-            env={
-                **os.environ,
-                **ENVIRONMENT,
-                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            },
-        )
-        os.close(orders)
-        os.close(answers)
+        super().__init__("fedro.engine.worker", ENVIRONMENT, keep=[greeting["memory"]])
         self.pending: dict[int, Order] = {}
-        self._read = b""
         self.send(greeting)
-
-    def send(self, message: dict[str, Any]) -> None:
-        """Give an order; a dead worker's pipe is noticed when its answers end."""
-        with suppress(BrokenPipeError):
-            os.write(self._orders, json.dumps(message).encode() + b"\n")
-
-    def receive(self) -> list[dict[str, Any]] | None:
-        """The answers that have arrived, or None when the worker is dead."""
-        data = os.read(self.answers, 1 << 16)
-        if not data:
-            return None
-        *lines, self._read = (self._read + data).split(b"\n")
-        return [json.loads(line) for line in lines]
-
-    def stop(self) -> None:
-        """End the process, whatever it does."""
-        os.close(self._orders)
-        os.close(self.answers)
-        self.process.kill()
-        self.process.wait()
 
 
 class Order:

@@ -17,8 +17,20 @@ whose checksum does not fit gets the ending ``.damaged``, and the one before it 
 """
 
 from fedro.record.checkpoints import Checkpoint
-from fedro.record.files import RunFolderError
+from fedro.record.files import RunFolderError, make_folder
 from fedro.record.folder import RunFolder
+from fedro.record.identity import differences
+from fedro.record.lock import InUseError, Lock
 from fedro.record.reading import Recorded, read
 
-__all__ = ["Checkpoint", "Recorded", "RunFolder", "RunFolderError", "read"]
+__all__ = [
+    "Checkpoint",
+    "InUseError",
+    "Lock",
+    "Recorded",
+    "RunFolder",
+    "RunFolderError",
+    "differences",
+    "make_folder",
+    "read",
+]

@@ -8,6 +8,10 @@ from pathlib import Path
 from fedro.record.files import RunFolderError
 
 
+class InUseError(RunFolderError):
+    """A folder that another process writes."""
+
+
 class Lock:
     """The lock of a folder, taken when it is made; the system frees it when the process ends."""
 
@@ -26,7 +30,7 @@ class Lock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(self._file, 20, 0).decode(errors="replace").strip()
-            raise RunFolderError(
+            raise InUseError(
                 f"{self.path.parent} is in use by process {owner or 'unknown'}: wait until it "
                 "ends, stop it, or choose another folder"
             ) from None
