@@ -263,6 +263,21 @@ def test_nearly_half_of_a_billion() -> None:
     assert (plan.n_th, plan.n_opt) == (10**9, 10**9)
 
 
+@pytest.mark.parametrize(
+    ("ask", "sampled", "tolerated"),
+    [
+        # The only tolerance that works: with one more, no sample is large enough for κ ≤ 1.
+        ((71, 8, 51093, 0.4567, 0.0, 0), 69, 23),
+        # Tolerances 6970 to 6975 do not work: n̂ is rounded up to whole answers.
+        ((32851, 13069, 92176, 0.5, 0.06, 50), 16732, 6969),
+    ],
+)
+def test_lone_tolerances_are_found(ask: tuple[Any, ...], sampled: int, tolerated: int) -> None:
+    names = ("clients", "byzantine", "rounds", "confidence", "dropout", "retries")
+    plan = fedro.plan(**dict(zip(names, ask, strict=True)), bound="literal")
+    assert (plan.sampled, plan.tolerated) == (sampled, tolerated)
+
+
 def test_numpy_integers_are_integers() -> None:
     plan = fedro.plan(clients=np.int64(150), byzantine=np.int32(15), rounds=np.uint16(500))
     assert plan == fedro.plan(**PAPER)

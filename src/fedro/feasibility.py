@@ -177,6 +177,8 @@ class Search:
     def _first_tolerated(self) -> int | None:
         """Gallop to some b̂ that works, bisect, then look below it as far as rounding can reach."""
         low, high, top = 0, 0, self.setting.most_tolerated
+        # Beyond some b̂ no n̂ up to the population is good, so none works; it must not count as one.
+        top = bisect_left(range(top + 1), True, key=lambda b: not self._starts(b)) - 1
         while self.entry(high) is None:
             if high >= top:
                 return None
@@ -190,7 +192,7 @@ class Search:
         return found
 
     def _nearly(self, tolerated: int) -> bool:
-        """Would this b̂ work, if n̂ need not be rounded up to a whole client, or to an even one?"""
+        """Would this b̂ work, if n̂ need not be rounded up to whole clients, answers or even ones?"""
         starts = self._starts(tolerated)
         if not starts:
             return False
@@ -198,6 +200,8 @@ class Search:
         if sampled is None:
             return False
         rounding = 1 if max(starts) - min(starts) <= 1 else 2
+        if self.setting.dropout:  # one answer more takes as many more invited
+            rounding += math.ceil(1 / self.setting.answering)
         log_safe = self.setting.log_safe(max(1, sampled - rounding), tolerated)
         return log_safe >= self.setting.log_confidence
 
