@@ -1,14 +1,14 @@
-"""The command line: ``fedro plan | run | sweep | data | rules | attacks | kappa | reproduce``.
+"""The commands: ``fedro plan | run | sweep | report | data | rules | attacks | kappa | reproduce``.
 
 Heavy things are imported inside the commands, so that ``fedro --help`` is instant.
 """
 
-from fedro.cli import figures, planning, rules, running, sweeping
+from fedro.cli import figures, planning, reporting, rules, running, sweeping
 from fedro.cli.common import app
 
 __all__ = ["app", "main"]
 
-_COMMANDS = (planning, running, sweeping, rules, figures)  # importing them adds their commands
+_COMMANDS = (planning, running, sweeping, reporting, rules, figures)  # importing them adds their commands
 
 
 def main() -> None:
