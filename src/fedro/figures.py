@@ -1,8 +1,5 @@
-"""Figures: the paper's, one function each, and the plan's own."""
+"""The look of all figures, and the plan's own."""
 
-import contextlib
-import csv
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
-from fedro import theory
-from fedro.planning import Plan, plan
-from fedro.registry import Table
-
-Draw = Callable[[Path], list[Path]]
-FIGURES: Table[Draw] = Table("figure")
+from fedro.planning import Plan
+from fedro.whole import whole_file
 
 BLUE, RED, GREY = "#1f5fa8", "#c2402a", "#8a8f98"
 STYLE: dict[Any, Any] = {
@@ -43,16 +36,10 @@ def save(figure: Figure, path: Path) -> Path:
     kind = path.suffix.removeprefix(".").lower()
     if kind not in known:
         raise ValueError(f"cannot draw to {path}: the name must end in one of .png, .svg, .pdf")
-    unfinished = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(unfinished, format=kind, bbox_inches="tight")
-        unfinished.replace(path)
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+        with whole_file(path) as unfinished:
+            figure.savefig(unfinished, format=kind, bbox_inches="tight")
     finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
         plt.close(figure)
     return path
 
@@ -138,57 +125,3 @@ def _fraction_panel(
             axes.annotate(f"{name} ", (size, 0.46), color=GREY, ha="right")
     axes.set_ylim(0, 0.53)
     axes.set_ylabel("tolerated share b̂/n̂")
-
-
-def fig1(out: Path, clients: int = 1000, rounds: int = 500, confidence: float = 0.99) -> list[Path]:
-    """Figure 1: n̂_th and n̂_opt over b/n (n = 1000, T = 500, p = 0.99), and the exact sizes."""
-    rows = [_fig1_row(clients, b, rounds, confidence) for b in range(1, (clients + 1) // 2)]
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "fig1.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return [
-        save(_fig1_figure(rows, clients, rounds, confidence), out / "fig1.png"),
-        out / "fig1.csv",
-    ]
-
-
-FIGURES["fig1"] = fig1
-
-
-def _fig1_row(clients: int, byzantine: int, rounds: int, confidence: float) -> dict[str, float]:
-    beta = byzantine / clients
-    exact = plan(clients=clients, byzantine=byzantine, rounds=rounds, confidence=confidence)
-    return {
-        "byzantine": byzantine,
-        "fraction": beta,
-        "n_th": min(clients, theory.sample_threshold(beta, rounds, confidence)),
-        "n_opt": min(clients, theory.optimal_threshold(beta, rounds, confidence)),
-        "n_min_exact": exact.n_min,
-        "n_all_exact": exact.n_all or clients,
-        "n_recommended": exact.sampled,
-        "tolerated_recommended": exact.tolerated,
-    }
-
-
-def _fig1_figure(
-    rows: list[dict[str, float]], clients: int, rounds: int, confidence: float
-) -> Figure:
-    share = [row["fraction"] for row in rows]
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots()
-        for key, color, style, label in (
-            ("n_opt", RED, "-", "n̂_opt, order-optimal error (paper)"),
-            ("n_th", BLUE, "-", "n̂_th, convergence (paper)"),
-            ("n_recommended", RED, "--", "κ ≤ max(1, 2κ of everyone) (exact)"),
-            ("n_min_exact", BLUE, "--", "least n̂ that works (exact)"),
-        ):
-            axes.plot(share, [row[key] for row in rows], color=color, ls=style, label=label)
-        axes.set_xlabel("share of bad clients, b/n")
-        axes.set_ylabel("clients to sample each round")
-        axes.set_xlim(0, 0.5)
-        axes.set_ylim(0, clients * 1.03)
-        axes.legend(loc="upper center")
-        axes.set_title(f"n = {clients}, T = {rounds}, p = {confidence:g}", loc="left")
-    return figure

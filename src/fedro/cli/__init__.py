@@ -3,12 +3,12 @@
 Heavy things are imported inside the commands, so that ``fedro --help`` is instant.
 """
 
-from fedro.cli import figures, planning, reporting, rules, running, sweeping
+from fedro.cli import planning, reporting, reproducing, rules, running, sweeping
 from fedro.cli.common import app
 
 __all__ = ["app", "main"]
 
-_COMMANDS = (planning, running, sweeping, reporting, rules, figures)  # importing them adds their commands
+_COMMANDS = (planning, running, sweeping, reporting, rules, reproducing)  # these add themselves
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ Each combination has its run folder in the sweep's. What is finished is kept, wh
 and a run that fails does not stop the others.
 """
 
-from fedro.sweeps.grid import expand, read_sweep, varied
+from fedro.sweeps.grid import expand, read_sweep, varied, zipped
 from fedro.sweeps.running import News, Outcome, carry_out, sweep
 
-__all__ = ["News", "Outcome", "carry_out", "expand", "read_sweep", "sweep", "varied"]
+__all__ = ["News", "Outcome", "carry_out", "expand", "read_sweep", "sweep", "varied", "zipped"]

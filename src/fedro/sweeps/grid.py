@@ -62,6 +62,16 @@ def varied(experiments: Iterable[Experiment]) -> list[str]:
     return [key for key in Experiment.model_fields if any(_differ(rows, key))]
 
 
+def zipped(experiments: Sequence[Experiment]) -> dict[str, Any]:
+    """The values that `expand` makes these experiments of, with one list for each varied key."""
+    rows = [experiment.as_dict() for experiment in experiments]
+    keys = varied(experiments)
+    if lost := [key for key in keys if any(key not in row for row in rows)]:
+        raise ValueError(f"{lost[0]} is set in some experiments and not in others")
+    fixed = {key: value for key, value in rows[0].items() if key not in keys}
+    return {**fixed, **{key: [row[key] for row in rows] for key in keys}, "zip": keys}
+
+
 def _differ(rows: list[dict[str, Any]], key: str) -> Iterable[bool]:
     return (row.get(key) != rows[0].get(key) for row in rows)
 

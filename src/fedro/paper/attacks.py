@@ -1,0 +1,32 @@
+"""The paper's four attacks, as Figures 3 and 4 show them."""
+
+import math
+
+from fedro.experiment import Experiment
+
+ATTACKS = {
+    "none": "no attack",
+    "sign_flip": "sign flipping",
+    "foe": "fall of empires",
+    "alie": "a little is enough",
+    "mimic": "mimic",
+}
+LOOKS = {  # colors that also the color-blind tell apart (Okabe and Ito), and a mark for each
+    "none": ("#000000", "o"),
+    "sign_flip": ("#D55E00", "s"),
+    "foe": ("#0072B2", "^"),
+    "alie": ("#009E73", "D"),
+    "mimic": ("#CC79A7", "v"),
+}
+CHOICE = (
+    "attacks with the defaults of `fedro attacks` (foe with τ = 2, alie's z from the quantile, "
+    "mimic's target from its warm-up): the paper states no factors"
+)
+
+
+def shortened(base: Experiment, rounds: int) -> Experiment:
+    """Fewer rounds, with the steps of the learning rate where they were in proportion."""
+    rate = base.client_lr
+    if isinstance(rate, list):
+        rate = [(math.floor(start * rounds / base.rounds), value) for start, value in rate]
+    return base.replace(rounds=rounds, client_lr=rate)

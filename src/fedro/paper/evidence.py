@@ -1,0 +1,57 @@
+"""What numbers from a few seeds can say, and what they cannot."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from scipy.stats import binomtest, t
+
+from fedro.paper.study import Row
+
+LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """A mean, and where the true one is with confidence 95%."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        spread = self.high - self.mean
+        width = f" ± {100 * spread:.1f}" if math.isfinite(spread) else " (one seed)"
+        return f"{100 * self.mean:+.1f}{width} points"
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Student's interval; a single value says nothing about how far it may be off."""
+    mean = fmean(values)
+    if len(values) < 2:
+        return Interval(mean, -math.inf, math.inf)
+    half = float(t.ppf((1 + LEVEL) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+def paired(rows: Sequence[Row], first: Row, second: Row, key: str = "accuracy") -> list[float]:
+    """second − first, seed by seed, over the seeds that both have."""
+    ours, theirs = (
+        {row["seed"]: row[key] for row in rows if matches(row, wanted)}
+        for wanted in (second, first)
+    )
+    return [
+        ours[seed] - theirs[seed]
+        for seed in ours
+        if theirs.get(seed) is not None and ours[seed] is not None
+    ]
+
+
+def matches(row: Row, wanted: Row) -> bool:
+    """Whether a row has these settings."""
+    return all(row.get(key) == value for key, value in wanted.items())
+
+
+def chance_of(count: int, trials: int, probability: float) -> float:
+    """How likely a count at least as odd as this one is, if each trial has this probability."""
+    return float(binomtest(count, trials, min(max(probability, 0.0), 1.0)).pvalue)

@@ -1,0 +1,82 @@
+"""Figure 1: n̂_th and n̂_opt over the share of bad clients (n = 1000, T = 500, p = 0.99)."""
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure as Picture
+
+from fedro import theory
+from fedro.figures import BLUE, RED, STYLE
+from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study
+from fedro.planning import plan
+
+CLIENTS, ROUNDS, CONFIDENCE = 1000, 500, 0.99
+SHARE, SAMPLED = 0.2, 0.2  # what the paper reads off: at b/n = 0.2, a fifth of the clients do
+
+
+def study(ask: Ask) -> Study:
+    """No runs: the figure is computed; `smoke` takes fewer clients."""
+    clients = 100 if ask.scale == "smoke" else CLIENTS
+    savings = [f"n = {clients} instead of {CLIENTS}"] if clients != CLIENTS else []
+    return Study([Panel("", "", {}, {"clients": clients})], [], savings)
+
+
+def table(study: Study, _: Path) -> list[Row]:
+    """The sizes for every number of bad clients: the paper's, and the exact ones."""
+    clients = study.panels[0].facts["clients"]
+    return [_row(clients, byzantine) for byzantine in range(1, (clients + 1) // 2)]
+
+
+def _row(clients: int, byzantine: int) -> Row:
+    beta = byzantine / clients
+    exact = plan(clients=clients, byzantine=byzantine, rounds=ROUNDS, confidence=CONFIDENCE)
+    return {
+        "byzantine": byzantine,
+        "fraction": beta,
+        "n_th": min(clients, theory.sample_threshold(beta, ROUNDS, CONFIDENCE)),
+        "n_opt": min(clients, theory.optimal_threshold(beta, ROUNDS, CONFIDENCE)),
+        "n_min_exact": exact.n_min,
+        "n_all_exact": exact.n_all or clients,
+        "n_recommended": exact.sampled,
+        "tolerated_recommended": exact.tolerated,
+    }
+
+
+def judge(study: Study, rows: list[Row]) -> list[Finding]:
+    """What the paper reads off its figure."""
+    clients = study.panels[0].facts["clients"]
+    at = next(row for row in rows if row["byzantine"] == round(SHARE * clients))
+    return [
+        Finding(
+            f"With {SHARE:.0%} bad clients, sampling {SAMPLED:.0%} of {clients} converges with an "
+            "order-optimal error.",
+            "held" if at["n_opt"] <= SAMPLED * clients else "not held",
+            f"n̂_opt = {at['n_opt']}, n̂_th = {at['n_th']}; exactly, {at['n_min_exact']} is the "
+            f"least that works and {at['n_recommended']} what the plan recommends.",
+        )
+    ]
+
+
+def draw(study: Study, rows: list[Row]) -> Picture:
+    """The paper's curves, and the exact ones dashed."""
+    clients = study.panels[0].facts["clients"]
+    share = [row["fraction"] for row in rows]
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots()
+        for key, color, style, label in (
+            ("n_opt", RED, "-", "n̂_opt, order-optimal error (paper)"),
+            ("n_th", BLUE, "-", "n̂_th, convergence (paper)"),
+            ("n_recommended", RED, "--", "κ ≤ max(1, 2κ of everyone) (exact)"),
+            ("n_min_exact", BLUE, "--", "least n̂ that works (exact)"),
+        ):
+            axes.plot(share, [row[key] for row in rows], color=color, ls=style, label=label)
+        axes.set_xlabel("share of bad clients, b/n")
+        axes.set_ylabel("clients to sample each round")
+        axes.set_xlim(0, 0.5)
+        axes.set_ylim(0, clients * 1.03)
+        axes.legend(loc="upper center")
+        axes.set_title(f"n = {clients}, T = {ROUNDS}, p = {CONFIDENCE:g}", loc="left")
+    return figure
+
+
+FIGURE = Figure("How many clients to sample", study, judge, draw, table)

@@ -1,0 +1,98 @@
+"""Make a figure: carry out its runs, and write the picture, the numbers and what they say."""
+
+import csv
+import datetime
+import io
+import os
+import platform
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from fedro.engine.workers import cores
+from fedro.experiment import Experiment
+from fedro.figures import save
+from fedro.paper.study import Ask, Figure, Finding, Row, Study
+from fedro.record import make_folder, write_whole
+from fedro.sweeps import zipped
+from fedro.toml import to_toml
+from fedro.wording import counted, markdown_table
+
+Carry = Callable[[Mapping[str, Experiment], Path], object]
+
+
+def make(name: str, figure: Figure, ask: Ask, out: Path, carry: Carry) -> list[Path]:
+    """Run what is not finished (`carry` does), and write everything below `out`."""
+    study = figure.study(ask)
+    folder = out / folder_name(name, ask)
+    make_folder(folder)
+    for panel in study.panels:
+        if panel.runs:
+            config = zipped([experiment for _, experiment in panel.runs.values()])
+            write_whole(folder / f"{name}-{panel.dataset}.toml", to_toml(config).encode())
+    if study.experiments:
+        carry(study.experiments, folder / "runs")
+    rows = figure.table(study, folder / "runs")
+    if not rows:
+        raise ValueError(f"no run of {name} has been finished: nothing can be drawn")
+    findings = figure.judge(study, rows)
+    write_whole(folder / f"{name}.csv", as_csv(rows))
+    save(figure.draw(study, rows), folder / f"{name}.png")
+    text = describe(name, figure, ask, study, findings, len({row.get("run") for row in rows}))
+    write_whole(folder / f"{name}.md", text.encode())
+    return [folder / f"{name}.{kind}" for kind in ("png", "csv", "md")]
+
+
+def folder_name(name: str, ask: Ask) -> str:
+    """A folder for each figure, scale and reading."""
+    return "-".join([name, ask.scale, *(["text"] if ask.reading == "text" else [])])
+
+
+def as_csv(rows: list[Row]) -> bytes:
+    """The rows, with a header."""
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue().encode()
+
+
+def describe(
+    name: str, figure: Figure, ask: Ask, study: Study, findings: list[Finding], finished: int
+) -> str:
+    """What was run, where and when, and what it says of the paper's claims."""
+    total = len(study.experiments)
+    lines = [f"# Figure {name.removeprefix('fig')}: {figure.title}", ""]
+    lines += [f"![{figure.title}]({name}.png)", ""]
+    command = f"fedro reproduce {name} --scale {ask.scale}"
+    command += " --reading text" if ask.reading == "text" else ""
+    command += f" --seeds {ask.seeds}" if ask.seeds else ""
+    command += f" --only {ask.only}" if ask.only else ""
+    lines += [f"Made by `{command}` on {datetime.date.today().isoformat()}.", ""]
+    if finished < total:
+        lines += [f"**{finished} of {counted(total, 'run')} are finished.**", ""]
+    table = [(finding.claim, f"**{finding.verdict}**", finding.because) for finding in findings]
+    lines += [markdown_table(("claim", "verdict", "numbers"), table), ""]
+    for title, items in (
+        ("Smaller than in the paper", study.savings),
+        ("Chosen where the paper is silent or contradicts itself", study.choices),
+    ):
+        if items:
+            lines += [f"{title}:", "", *(f"- {item}" for item in items), ""]
+    lines += [f"Machine: {hardware()}.", ""]
+    return "\n".join(lines)
+
+
+def hardware() -> str:
+    """Versions, processor, cores and memory."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("fedro", "torch", "numpy", "numba"))
+    processor = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        models = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+        processor = models[0].partition(":")[2].strip() if models else processor
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return (
+        f"{packages}, Python {platform.python_version()}; {processor}, "
+        f"{counted(cores(), 'core')}, {memory:.0f} GiB"
+    )

@@ -1,0 +1,130 @@
+"""What a figure is made of: runs, a table of what came out, findings and a picture."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import matplotlib.figure
+
+from fedro.experiment import Experiment
+from fedro.record import read
+from fedro.registry import unknown
+
+SCALES = ("smoke", "desk", "paper")
+READINGS = ("table", "text")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is wanted of a figure."""
+
+    scale: str = "desk"
+    reading: str = "table"  # where the paper's text and tables conflict
+    only: str | None = None  # one data set of several
+    seeds: int | None = None  # so many, instead of the scale's number
+
+    def __post_init__(self) -> None:
+        for kind, value, known in (
+            ("scale", self.scale, SCALES),
+            ("reading", self.reading, READINGS),
+        ):
+            if value not in known:
+                raise ValueError(unknown(kind, value, list(known)))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Runs that are drawn together: the settings that differ, and the experiment of each."""
+
+    dataset: str
+    title: str
+    runs: dict[str, tuple[Row, Experiment]]  # by the folder's name: what it varies
+    facts: Row = field(default_factory=dict)  # what the figure needs to know besides
+
+
+@dataclass(frozen=True)
+class Study:
+    """A figure's panels at a scale, and how they differ from the paper."""
+
+    panels: list[Panel]
+    choices: list[str]  # what the paper leaves open or contradicts, and what was taken
+    savings: list[str]  # what is smaller than in the paper
+
+    @property
+    def experiments(self) -> dict[str, Experiment]:
+        """All runs, by name."""
+        return {
+            name: experiment
+            for panel in self.panels
+            for name, (_, experiment) in panel.runs.items()
+        }
+
+
+class Finding(NamedTuple):
+    """A claim, whether it held, and the numbers."""
+
+    claim: str
+    verdict: Literal["held", "not held", "undecided"]
+    because: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One of the paper's figures."""
+
+    title: str
+    study: Callable[[Ask], Study]
+    judge: Callable[[Study, list[Row]], list[Finding]]
+    draw: Callable[[Study, list[Row]], matplotlib.figure.Figure]
+    table: Callable[[Study, Path], list[Row]]
+
+
+def chosen(bases: Mapping[str, Experiment], ask: Ask) -> dict[str, Experiment]:
+    """The data sets that are asked for."""
+    if ask.only is None:
+        return dict(bases)
+    if ask.only not in bases:
+        raise ValueError(unknown("data set", ask.only, list(bases)))
+    return {ask.only: bases[ask.only]}
+
+
+def panel(
+    dataset: str, title: str, points: Mapping[str, tuple[Row, Experiment]], seeds: int, **facts: Any
+) -> Panel:
+    """Every point with every seed; the seeds are the outer loop, so that a half is useful."""
+    runs = {
+        f"{dataset},{name},seed={seed}": ({**row, "seed": seed}, experiment.replace(seed=seed))
+        for seed in range(seeds)
+        for name, (row, experiment) in points.items()
+    }
+    return Panel(dataset, title, runs, facts)
+
+
+def results(study: Study, folder: Path) -> list[Row]:
+    """A line for each run that is finished: its settings, and what came of it."""
+    rows = []
+    for part in study.panels:
+        for name, (settings, experiment) in part.runs.items():
+            if not (folder / name / "summary.json").exists():
+                continue
+            found = read(folder / name)
+            assert found.summary is not None
+            final = found.summary["final"]
+            rows.append(
+                {
+                    "dataset": part.dataset,
+                    **settings,
+                    "rounds": experiment.rounds,
+                    "accuracy": final["accuracy"],
+                    "mean_client": final["clients"],
+                    "worst_tenth": final["worst"],
+                    "loss": final["loss"],
+                    "rounds_with_too_many_bad": found.summary["overrun"],
+                    "takeovers": found.summary["takeovers"],
+                    "seconds": round(found.summary["seconds"], 1),
+                    "run": name,
+                }
+            )
+    return rows
