@@ -1,0 +1,20 @@
+"""Files for people, written whole or not at all."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A path to write to, which takes the file's place in the end; the folder is made if need be."""
+    unfinished = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield unfinished
+        unfinished.replace(path)
+    except OSError as error:
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
