@@ -1,11 +1,11 @@
 """Check what a stage returned, and join it with what the stages before said."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
-from fedro.attacks.view import Forged
+from fedro.attacks.view import Forged, Writer
 
 
 def rows_of(result: Any) -> Any:
@@ -22,8 +22,10 @@ def joined(sent: Forged, result: Any, who: str, count: int, width: int) -> Forge
     return Forged(checked(new.rows, who, count, width), model, new.name)
 
 
-def checked(rows: Any, who: str, count: int, width: int) -> Tensor | Iterable[Tensor]:
+def checked(rows: Any, who: str, count: int, width: int) -> Tensor | Iterable[Tensor] | Writer:
     """The messages, if they have the right shape: one for all, or one for each."""
+    if callable(rows):
+        return cast(Writer, rows)
     if not isinstance(rows, Tensor):
         return counted(rows, who, count, width)
     if rows.shape == (count, width):

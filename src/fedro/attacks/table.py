@@ -26,6 +26,7 @@ class Entry:
     source: str
     trigger: Callable[..., Any] | None = None  # of a backdoor: what shows that it is in the model
     check: Callable[[Mapping[str, Any]], None] | None = None  # a further look at the options
+    each: bool = False  # every bad client sends something else
 
     @property
     def summary(self) -> str:
@@ -100,15 +101,17 @@ def forge(
     replaces: bool = True,
     source: str = "",
     check: Callable[[Mapping[str, Any]], None] | None = None,
+    each: bool = False,
 ) -> Register:
     """Register ``f(view, *, …)``, which returns what the bad clients send.
 
-    One vector (width,) for all, an iterable of one for each, or a `Forged`. With replaces=False
+    One vector (width,) for all, an iterable of one for each, ``write(updates, rows)``, which puts
+    one for each into the matrix (then say each=True), or a `Forged`. With replaces=False
     it may return None: they send what the stages before say, or else what they trained. Messages
     are written one at a time, over the client's own: compute what they share, and assign to
     `view.memory`, before the first. Name what is in there after the attack: "mimic.target".
     """
-    return _register("forge", knows, unless, least, replaces, source, check=check)
+    return _register("forge", knows, unless, least, replaces, source, check=check, each=each)
 
 
 def silence(
@@ -135,15 +138,16 @@ def _register(
     source: str = "",
     trigger: Callable[..., Any] | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
+    each: bool = False,
 ) -> Register:
     for text in (knows, *(unless or {}).values()):
         parts_of(text)
 
     def enter(function: Callable[..., Any]) -> Entry:
         name = function.__name__
-        ATTACKS[name] = entry = Entry(
-            name, function, hook, knows, unless or {}, least or {}, replaces, source, trigger, check
-        )
+        separate = each or inspect.isgeneratorfunction(function)
+        options = (unless or {}, least or {}, replaces, source, trigger, check, separate)
+        ATTACKS[name] = entry = Entry(name, function, hook, knows, *options)
         return entry
 
     return enter

@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedro import kernels
 from fedro.attacks import moments
-from fedro.attacks.noise import fill_normal
 
 Rows = NDArray[np.int64]
+Writer = Callable[[Tensor, Rows], object]  # puts a message for each into rows of a matrix
 
 PARTS = ["own data", "own update", "honest updates", "rule"]  # what there is to know
 NEEDS = {  # one of these parts must be known; what is not listed, every client is told
@@ -37,13 +38,16 @@ class Forged(NamedTuple):
     """What the bad clients send."""
 
     # One for all; or one for each, which may be gone when the next is made; None: their own.
-    rows: Tensor | Iterable[Tensor] | None = None
+    rows: Tensor | Iterable[Tensor] | Writer | None = None
     model: Tensor | None = None  # the server is seized, and its model becomes this
     name: str | None = None  # which of several attacks it is
 
-    def write(self, updates: Tensor, rows: Iterable[int]) -> None:
+    def write(self, updates: Tensor, rows: Rows) -> None:
         """Put the messages into the matrix, one after the other."""
         if self.rows is None:
+            return
+        if callable(self.rows):
+            self.rows(updates, rows)
             return
         messages = repeat(self.rows) if isinstance(self.rows, Tensor) else self.rows
         for message, row in zip(messages, rows, strict=False):  # messages first: they are counted
@@ -126,10 +130,11 @@ class View:
         """(width,) a message of one number."""
         return torch.full_like(self.updates[0], value)
 
-    def noise(self, room: Tensor | None = None) -> Tensor:
-        """(width,) numbers from the standard normal distribution, new or over those in `room`."""
-        room = torch.empty(self.width) if room is None else room
-        return fill_normal(room, self.rng).to(self.updates)
+    def noise(self) -> Tensor:
+        """(width,) numbers from the standard normal distribution."""
+        room = torch.empty_like(self.updates[:1])
+        kernels.normal(room, self.rng)
+        return room[0]
 
 
 class HiddenError(PermissionError):

@@ -1,7 +1,6 @@
 """The worst of several attacks, chosen anew in each round."""
 
 from collections.abc import Mapping
-from inspect import isgeneratorfunction
 from typing import Any
 
 from torch import Tensor
@@ -28,7 +27,7 @@ def check(options: Mapping[str, Any]) -> None:
     for stage in candidates(options.get("among")):
         entry = find(stage.name)
         entry.check_options(stage.options)
-        same = entry.hook == "forge" and entry.replaces and not isgeneratorfunction(entry.function)
+        same = entry.hook == "forge" and entry.replaces and not entry.each
         if stage.name == "worst" or not same or "own update" in entry.knowledge(stage.options):
             raise ValueError(
                 f"worst(among=…): {stage} cannot be tried; candidates are attacks in which all bad "

@@ -7,9 +7,11 @@
     value, finite = band(updates, b, n - b)             # (d,) trimmed mean
     sample = columns(updates, index)                    # (n, k), float64
 
+and `normal`, which fills rows with random numbers.
+
 Large inputs on the CPU run compiled kernels, all else runs torch operations; `updates` is never
-modified and never copied whole. A pass is optimistic: it tells which rows hold NaN or Inf, and
-the caller drops them (`rows=`) and repeats.
+copied whole, and only `normal` modifies it. A pass is optimistic: it tells which rows hold NaN or
+Inf, and the caller drops them (`rows=`) and repeats.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ __all__ = [
     "facts",
     "matrix",
     "moments",
+    "normal",
     "picked",
     "threads",
 ]
@@ -163,6 +166,23 @@ def columns(
     row, column = (torch.from_numpy(part).to(x.source.device) for part in (picked, chosen))
     part = x.source[row[:, None], column]
     return part.to(torch.float64).cpu().numpy()  # type: ignore[no-any-return]
+
+
+def normal(
+    out: Any,
+    rng: np.random.Generator,
+    mean: float = 0.0,
+    std: float = 1.0,
+    *,
+    rows: ArrayLike | None = None,
+    backend: Backend = "auto",
+) -> None:
+    """Fill the picked rows of `out` (n, d) with numbers from N(mean, std²).
+
+    The same numbers for any number of threads; other ones from each back end.
+    """
+    x = matrix(out)
+    _backend(x, backend).normal(x, _rows(x, rows), rng, mean, std)
 
 
 def picked(updates: Any, rows: ArrayLike | None = None) -> Rows:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from . import compiled
+from . import compiled, noise
 from .matrix import COPY, Matrix, Piece
 from .mixing import recipe, unmixed
 from .networks import network
@@ -136,6 +136,22 @@ def band(
         return bad
 
     return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
+
+
+def normal(x: Matrix, rows: Rows, rng: np.random.Generator, mean: float, std: float) -> None:
+    """Fill rows with normal numbers; every block of the grid has a seed in each row."""
+    kernel = noise.normal.prepare(x.work)
+    seeds = rng.integers(2**64, size=(rows.size, -(-x.shape[1] // GRID)), dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        shape = np.float32(mean), np.float32(std)
+
+    def task(start: int, stop: int) -> None:
+        for row, own in zip(rows, seeds, strict=True):
+            with x.writing(x.source[row], slice(start, stop)) as block:
+                kernel(own[start // GRID :], GRID, *shape, block)
+
+    for _ in ordered(task, x.shape[1], stride(x.shape[1])):
+        pass
 
 
 def _shift(rows: int, size: int) -> int:

@@ -102,6 +102,14 @@ def band(
     return x.like(out), finite.numpy()
 
 
+def normal(x: Matrix, rows: Rows, rng: np.random.Generator, mean: float, std: float) -> None:
+    """Fill rows with normal numbers; torch takes 32 bits of a seed."""
+    for row in rows:
+        dice = torch.Generator().manual_seed(int(rng.integers(2**32)))
+        values = torch.empty(x.shape[1]).normal_(generator=dice).mul_(std).add_(mean)
+        x.source[row] = values if x.is_torch else values.numpy()
+
+
 def _row_sums(values: Tensor) -> Tensor:
     """The sum of each row; in NumPy, since torch splits a long one by its number of threads."""
     if values.device.type != "cpu":

@@ -79,7 +79,8 @@ class Matrix:
             yield np.empty(0, dtype=self.work)
             return
         plain = result[part].numpy() if self.is_torch and self.direct is not None else None
-        plain = result[part] if not self.is_torch and result.dtype == self.work else plain
+        if not self.is_torch and result.dtype == self.work and result.flags.c_contiguous:
+            plain = result[part]
         block = np.empty(part.stop - part.start, dtype=self.work) if plain is None else plain
         yield block
         if plain is None:
