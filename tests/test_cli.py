@@ -66,6 +66,9 @@ def test_shares() -> None:
         (["--max-kappa", "nan"], "max_kappa=nan"),
         (["--plot", "/proc/nowhere/plan.png"], "/proc/nowhere"),
         (["--plot", "plan.xyz"], "must end in one of"),
+        (["--html", "/proc/nowhere/plan.html"], "/proc/nowhere"),
+        (["--html", "plan.png"], "must end in .html"),
+        (["--html", "plan.html", "--sampled", "40"], "no field for sampled"),
         (["--no-such-option"], "No such option"),
     ],
 )
@@ -85,6 +88,9 @@ def test_plot_and_figure(tmp_path: Path) -> None:
     assert fedro(*PAPER, "--plot", str(picture)).returncode == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in picture.parent.iterdir()] == ["plan.png"]
+    page = tmp_path / "pages" / "plan.html"
+    assert f"Written to {page}" in fedro(*PAPER, "--html", str(page)).stdout
+    assert page.read_text().startswith("<!doctype html>")
     assert fedro("reproduce", "fig9").returncode == 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the file's place in the end; the folder is made if need be."""
+    """A path to write to, which takes the file's place in the end; makes the folder if need be."""
     unfinished = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -47,6 +47,9 @@ def plan_command(
     plot: Annotated[
         Path | None, typer.Option(help="Draw κ and b̂/n̂ over n̂ into this file (.png, .svg, .pdf).")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page to play with the plan into this file (.html).")
+    ] = None,
 ) -> None:
     """How many clients to sample each round, and how many bad ones to tolerate."""
     from fedro.planning import plan
@@ -69,12 +72,18 @@ def plan_command(
         from fedro.figures import plan_figure, save
 
         save(plan_figure(chosen), plot)
+    if html is not None:
+        from fedro import plan_page
+
+        plan_page.save(chosen, html)
     if as_json:
         print(json.dumps(chosen.as_dict(), indent=2, ensure_ascii=False))
     else:
         show_plan(chosen)
         if plot is not None:
             print(f"Drawn to {plot}")
+        if html is not None:
+            print(f"Written to {html}; open it in a browser")
 
 
 def show_plan(plan: "Plan") -> None:

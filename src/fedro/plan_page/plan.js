@@ -1,0 +1,579 @@
+"use strict";
+// The plan as a page. First the planner: what planning.py, feasibility.py and tails.py compute, for the trimmed
+// mean and up to a million clients (the tests hold the two together). Then the page: fields, words, charts.
+
+// ---- Tails, in logarithms ------------------------------------------------------------------------------------
+
+const HALF_LOG_2PI = 0.5 * Math.log(2 * Math.PI);
+
+/** ln x! − ln(√(2πx)·(x/e)ˣ), without the cancellation. */
+function stirlingError(x) {
+  if (x < 16) {
+    let factorial = 1;
+    for (let i = 2; i <= x; i++) factorial *= i;
+    return Math.log(factorial) - (x + 0.5) * Math.log(x) + x - HALF_LOG_2PI;
+  }
+  const s = 1 / (x * x);
+  return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680 - s / 1188) * s) * s) * s) / x;
+}
+
+/** x·ln(x/mean) + mean − x, without the cancellation where x ≈ mean (Loader 2000). */
+function deviance(x, mean) {
+  const gap = x - mean;
+  if (x === 0) return mean;
+  if (Math.abs(gap) >= 0.1 * (x + mean)) return x * Math.log(x / mean) - gap;
+  const v = gap / (x + mean);
+  let total = gap * v, before = NaN;
+  for (let j = 3, term = 2 * x * v ** 3; total !== before; j += 2, term *= v * v) {
+    before = total;
+    total += term / j;
+  }
+  return total;
+}
+
+/** ln P[X = k] for X ~ Bin(n, p). */
+function binomialLogPmf(k, n, p) {
+  if (k < 0 || k > n) return -Infinity;
+  if (p === 0 || p === 1) return k === n * p ? 0 : -Infinity;
+  if (k === 0) return n * Math.log1p(-p);
+  if (k === n) return n * Math.log(p);
+  const errors = stirlingError(n) - stirlingError(k) - stirlingError(n - k);
+  const deviances = deviance(k, n * p) + deviance(n - k, n * (1 - p));
+  return errors - deviances - HALF_LOG_2PI - 0.5 * (Math.log(k) + Math.log1p(-k / n));
+}
+
+/** ln P[X = k], X the marked ones among `drawn` drawn without replacement from `population`. */
+function hypergeometricLogPmf(k, population, marked, drawn) {
+  if (k < Math.max(0, drawn + marked - population) || k > Math.min(drawn, marked)) return -Infinity;
+  const p = drawn / population;
+  return binomialLogPmf(k, marked, p) + binomialLogPmf(drawn - k, population - marked, p)
+    - binomialLogPmf(drawn, population, p);
+}
+
+/** ln(first·(1 + r(x₀) + r(x₀)·r(x₁) + …)), falling terms, with x from `from` up or down to before `to`. */
+function logSum(logFirst, ratio, from, to) {
+  let total = 1;
+  for (let x = from, last = 1; x !== to && last > 1e-18 * total; x += Math.sign(to - from)) {
+    last *= ratio(x);
+    total += last;
+  }
+  return logFirst + Math.log(total);
+}
+
+/** ln P[X ≤ k] of the hypergeometric distribution, exact in both tails. */
+function hypergeometricLogCdf(k, population, marked, drawn) {
+  const low = Math.max(0, drawn + marked - population), high = Math.min(drawn, marked);
+  if (k < low) return -Infinity;
+  if (k >= high) return 0;
+  const rest = population - marked - drawn;
+  if (k >= drawn * marked / population) {
+    const first = hypergeometricLogPmf(k + 1, population, marked, drawn);
+    const ratio = (x) => (marked - x) * (drawn - x) / ((x + 1) * (rest + x + 1));
+    return Math.log1p(-Math.exp(logSum(first, ratio, k + 1, high)));
+  }
+  const ratio = (x) => x * (rest + x) / ((marked - x + 1) * (drawn - x + 1));
+  return logSum(hypergeometricLogPmf(k, population, marked, drawn), ratio, k, low);
+}
+
+/** ln P[X ≤ k] for X ~ Bin(n, p), exact in both tails. */
+function binomialLogCdf(k, n, p) {
+  if (k < 0) return -Infinity;
+  if (k >= n || p === 0) return 0;
+  if (p === 1) return -Infinity;
+  const odds = p / (1 - p);
+  if (k >= n * p) {
+    const ratio = (x) => (n - x) / (x + 1) * odds;
+    return Math.log1p(-Math.exp(logSum(binomialLogPmf(k + 1, n, p), ratio, k + 1, n)));
+  }
+  return logSum(binomialLogPmf(k, n, p), (x) => x / (n - x + 1) / odds, k, 0);
+}
+
+// ---- The planner ---------------------------------------------------------------------------------------------
+
+/** The least integer in [low, high] that is wanted, if all larger ones are too; else null. */
+function least(wanted, low, high) {
+  if (low > high || !wanted(high)) return null;
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if (wanted(middle)) high = middle; else low = middle + 1;
+  }
+  return low;
+}
+
+/** One planning problem; n̂ and b̂ are called `sampled` and `tolerated`. */
+class Setting {
+  constructor(asked) {
+    Object.assign(this, asked); // clients, byzantine, rounds, confidence, dropout, retries, bound
+    this.draws = this.rounds + this.retries;
+    this.logConfidence = Math.log(this.confidence) * (1 + 1e-11);
+    const [digits, exponent = 0] = String(this.dropout).split("e"), decimals = digits.split(".")[1] ?? "";
+    this.scale = 10n ** BigInt(decimals.length - exponent); // dropout·scale is a whole number
+    this.answering = this.scale - BigInt(digits.replace(".", ""));
+  }
+
+  /** ln of the proved probability that no draw holds more than b̂ bad clients. */
+  logSafe(sampled, tolerated) {
+    if (this.bound === "exact" || this.byzantine === 0) return this.logSafeExact(sampled, tolerated);
+    if (this.bound === "literal") return this.logChernoff(sampled, tolerated);
+    return tolerated >= Math.min(this.byzantine, sampled) ? 0 : this.logChernoff(sampled, tolerated + 1);
+  }
+
+  logSafeExact(sampled, tolerated) {
+    return this.draws * hypergeometricLogCdf(tolerated, this.clients, this.byzantine, sampled);
+  }
+
+  /** ln(1 − T·exp(−n̂·D(bad/n̂, β))); −∞ where the union bound says nothing. */
+  logChernoff(sampled, bad) {
+    if (bad * this.clients <= this.byzantine * sampled) return -Infinity;
+    const alpha = bad / sampled, beta = this.byzantine / this.clients;
+    const logFail = Math.log(this.draws) - sampled * (deviance(alpha, beta) + deviance(1 - alpha, 1 - beta));
+    return logFail < 0 ? Math.log1p(-Math.exp(logFail)) : -Infinity;
+  }
+
+  /** ln P[at most `retries` draws are void], a draw being void with 2b̂ answers or fewer. */
+  logEnough(sampled, tolerated) {
+    const missing = sampled - 2 * tolerated - 1;
+    if (missing < 0) return -Infinity;
+    if (this.dropout === 0) return 0;
+    return binomialLogCdf(this.retries, this.draws, -Math.expm1(binomialLogCdf(missing, sampled, this.dropout)));
+  }
+
+  /** ln of the true probability that the whole run is good, whichever bound chose b̂. */
+  logAchieved(sampled, tolerated) {
+    return this.logSafeExact(sampled, tolerated) + this.logEnough(sampled, tolerated);
+  }
+
+  /** The answers to expect of n̂ invited clients, rounded down: ⌊n̂·(1 − dropout)⌋ in decimals. */
+  received(sampled) {
+    const about = sampled * (1 - this.dropout);
+    if (Math.abs(about - Math.round(about)) > 1e-6) return Math.floor(about);
+    return Number(BigInt(sampled) * this.answering / this.scale);
+  }
+
+  /** κ of the trimmed mean with the answers to be expected; infinite if a round would be void. */
+  kappa(sampled, tolerated) {
+    const received = this.received(sampled);
+    return received > 2 * tolerated ? tolerated / (received - 2 * tolerated) : Infinity;
+  }
+
+  /** The smallest safe b̂ < n̂/2 for this n̂, or null: raised until it demands no more of itself. */
+  toleratedAt(sampled) {
+    const demanded = (by) => {
+      const need = this.logConfidence - this.logEnough(sampled, by);
+      return least((b) => this.logSafe(sampled, b) >= need, by, Math.floor((sampled - 1) / 2));
+    };
+    let tolerated = 0, larger = demanded(0);
+    while (larger !== null && larger !== tolerated) [tolerated, larger] = [larger, demanded(larger)];
+    return larger;
+  }
+
+  /** The least n̂ that is safe and whose κ is at most `limit`, over all b̂; or null. */
+  first(limit) {
+    let found = null;
+    for (let tolerated = 0, stride = 1; ;) {
+      const most = found === null ? this.clients : found - 1;
+      const good = (n) => limit === Infinity || this.kappa(n, tolerated) <= limit * (1 + 1e-12);
+      const start = least((n) => good(n) && this.logEnough(n, tolerated) >= this.logConfidence, 2 * tolerated + 1, most);
+      if (start === null) return found;
+      if (this.unsafe(start, tolerated + stride - 1)) { // then all b̂ of the stride are, which need as many or more
+        tolerated += stride;
+        stride *= 2;
+      } else if (stride > 1) {
+        stride /= 2;
+      } else {
+        found = this.entry(tolerated, start, most) ?? found;
+        tolerated += 1;
+      }
+    }
+  }
+
+  /** The least n̂ in [start, most] that is safe with this b̂: more clients answer often enough, but hold more bad ones. */
+  entry(tolerated, start, most) {
+    for (let sampled = start; sampled !== null;) {
+      const need = this.logConfidence - this.logSafe(sampled, tolerated);
+      if (need > 0) return null;
+      const enough = (n) => this.logEnough(n, tolerated) >= need;
+      if (enough(sampled)) return sampled;
+      sampled = least(enough, sampled + 1, most);
+    }
+    return null;
+  }
+
+  /** Is n̂ too large for this b̂? Most often the likeliest number of bad clients above b̂ alone makes it so. */
+  unsafe(sampled, tolerated) {
+    const mode = Math.floor((sampled + 1) * (this.byzantine + 1) / (this.clients + 2));
+    const bad = Math.max(mode, tolerated + 1);
+    const one = Math.exp(hypergeometricLogPmf(bad, this.clients, this.byzantine, sampled));
+    return this.draws * Math.log1p(-one * (1 - 1e-9)) < this.logConfidence
+      || this.logSafe(sampled, tolerated) < this.logConfidence;
+  }
+}
+
+/** What `fedro plan` recommends, or {problem: why there is nothing to recommend}. */
+function plan(asked) {
+  const problem = invalid(asked);
+  if (problem) return { problem };
+  const setting = new Setting(asked);
+  const { clients, byzantine, dropout, bound } = setting;
+  const everyone = byzantine / (clients - 2 * byzantine);
+  const limit = asked.max_kappa ?? Math.max(1, 2 * everyone);
+  const fewest = setting.first(Infinity);
+  if (fewest === null) {
+    const advice = [bound !== "exact" && "use the exact bound", dropout && "allow retries or expect fewer dropouts"];
+    return { problem: `No sample of up to ${clients} clients is safe: ${advice.filter(Boolean).join(", ")}.` };
+  }
+  const sampled = setting.first(limit);
+  if (sampled === null) {
+    return { problem: `No sample reaches κ ≤ ${short(limit)}: sampling all ${clients} clients has ` +
+      `κ = ${short(everyone)}; allow more, or find fewer bad clients.` };
+  }
+  const tolerated = setting.toleratedAt(sampled);
+  return {
+    setting, sampled, tolerated, everyone, limit, fewest,
+    kappa: setting.kappa(sampled, tolerated),
+    achieved: Math.exp(setting.logAchieved(sampled, tolerated)),
+  };
+}
+
+/** What is wrong with the values asked for, or nothing. */
+function invalid(asked) {
+  const whole = (name, value, low, high) =>
+    !(Number.isInteger(value) && low <= value && value <= high) && `${name} must be a whole number from ${low} to ${high}.`;
+  return whole("Clients", asked.clients, 1, 1e6)
+    || whole("Bad clients", asked.byzantine, 0, asked.clients)
+    || 2 * asked.byzantine >= asked.clients && `${asked.byzantine} of ${asked.clients} clients are bad: that is half ` +
+      "or more, and no rule can tell them from the good ones."
+    || whole("Rounds", asked.rounds, 1, 1e12)
+    || !(asked.confidence > 0 && asked.confidence <= 1) && "The confidence must be above 0 and at most 1."
+    || !(asked.dropout >= 0 && asked.dropout < 1) && "The dropout must be at least 0 and below 1."
+    || whole("Retries", asked.retries, 0, 1e12)
+    || asked.max_kappa !== null && !(asked.max_kappa >= 0) && "The largest κ must be 0 or more.";
+}
+
+// ---- Words ---------------------------------------------------------------------------------------------------
+
+/** Four digits, without zeros at the end. */
+const short = (x) => String(Number(x.toPrecision(4)));
+
+/** A probability with as many digits as tell it from 0 and 1, from its logarithm. */
+function percent(log) {
+  const p = Math.exp(log), distance = Math.min(p, -Math.expm1(log));
+  if (distance === 0) return p ? "100%" : "0%";
+  if (p < 1e-6) return p.toExponential(0);
+  const digits = Math.max(0, -Math.floor(Math.log10(distance * (1 + 1e-9))) - 1);
+  return digits > 12 ? "100%" : `${Number((100 * p).toFixed(digits))}%`;
+}
+
+const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
+/** Why these numbers, in sentences. */
+function explain({ setting, sampled, tolerated, kappa, everyone, limit, fewest }) {
+  const fewKappa = setting.kappa(fewest, setting.toleratedAt(fewest));
+  const said = [
+    `With probability ${percent(setting.logSafeExact(sampled, tolerated))}, none of the ${counted(setting.draws, "draw")} of ${counted(sampled, "client")} ` +
+      `holds more than ${counted(tolerated, "bad one")}.`,
+    `${sampled} is the smallest sample whose error factor κ is at most ${short(limit)}: it has κ = ${short(kappa)}, ` +
+      `and sampling everyone would have κ = ${short(everyone)}.`,
+  ];
+  if (fewest < sampled) {
+    const price = fewKappa < Infinity ? `, but with κ = ${short(fewKappa)}` : "";
+    said.push(`As few as ${fewest} can be safe${price}; fewer never are.`);
+  }
+  if (setting.dropout) {
+    said.push(`About ${setting.received(sampled)} of ${sampled} answer; a draw is void when ${2 * tolerated} or fewer do, ` +
+      `and at most ${setting.retries} are with probability ${percent(setting.logEnough(sampled, tolerated))}.`);
+  }
+  return said;
+}
+
+/** The command that says the same, as its parts. */
+function command(asked) {
+  const usual = { confidence: 0.99, dropout: 0, retries: 0, bound: "exact", max_kappa: null };
+  const options = Object.entries(asked).filter(([name, value]) => value !== usual[name]);
+  return ["fedro plan", ...options.map(([name, value]) => `--${name.replace("_", "-")} ${value}`)];
+}
+
+// ---- The page: what is asked ---------------------------------------------------------------------------------
+
+const element = (id) => document.getElementById(id);
+const CONFIDENCES = [0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 0.99999, 0.999999];
+const STEPS = 300; // of a logarithmic slider
+
+/** What a slider's position means, and which position means a value. */
+const SLIDERS = {
+  clients: logarithmic(10, 1e5),
+  rounds: logarithmic(10, 1e5),
+  confidence: { value: (at) => CONFIDENCES[at], at: (p) => CONFIDENCES.findLastIndex((c) => c <= p) },
+  dropout: { value: (at) => at / 200, at: (share) => 200 * share },
+};
+
+function logarithmic(low, high) {
+  return {
+    value: (at) => Number((low * (high / low) ** (at / STEPS)).toPrecision(2)),
+    at: (value) => STEPS * Math.log(value / low) / Math.log(high / low),
+  };
+}
+
+let share = [0, 1]; // bad clients, of how many: kept when the number of clients changes
+
+/** The values in the fields; NaN where there is no number. */
+function asked() {
+  const number = (id) => element(id).value === "" ? NaN : Number(element(id).value);
+  const { clients, byzantine, rounds, confidence, dropout, retries } = Object.fromEntries(
+    ["clients", "byzantine", "rounds", "confidence", "dropout", "retries"].map((id) => [id, number(id)]));
+  const max_kappa = element("max_kappa").value === "" ? null : number("max_kappa");
+  return { clients, byzantine, rounds, confidence, dropout, retries, bound: element("bound").value, max_kappa };
+}
+
+/** Bring fields and sliders in line with the one that was moved, then show the new plan. */
+function changed(id) {
+  if (id === "byzantine") share = [asked().byzantine, asked().clients];
+  if (id === "share") share = [Number(element("share").value), 1000];
+  if (id.endsWith("_slider")) {
+    const name = id.replace("_slider", "");
+    element(name).value = SLIDERS[name].value(Number(element(id).value));
+  }
+  const { clients, byzantine } = asked();
+  if (id !== "byzantine" && clients >= 1 && share.every(Number.isFinite)) {
+    element("byzantine").value = Math.ceil(clients * share[0] / share[1]);
+  }
+  for (const [name, { at }] of Object.entries(SLIDERS)) {
+    if (id !== `${name}_slider`) element(`${name}_slider`).value = at(asked()[name]);
+    element(`${name}_slider`).setAttribute("aria-valuetext", element(name).value);
+  }
+  if (id !== "share" && clients >= 1 && byzantine >= 0) element("share").value = 1000 * byzantine / clients;
+  show(asked());
+}
+
+// ---- The page: the answer ------------------------------------------------------------------------------------
+
+/** A value for programs, and the words for people. */
+function put(id, value, text) {
+  element(id).value = value;
+  element(id).textContent = text;
+  element(id).classList.toggle("long", String(text).length > 6);
+}
+
+function show(ask) {
+  const found = plan(ask), { clients, byzantine } = ask;
+  element("share_text").textContent = clients >= 1 && byzantine >= 0 ? `${short(100 * byzantine / clients)}% of all` : "";
+  element("problem").textContent = found.problem ?? "";
+  element("problem").hidden = !found.problem;
+  element("tiles").hidden = element("details").hidden = Boolean(found.problem);
+  drawn = null;
+  if (found.problem) return;
+  put("sampled", found.sampled, found.sampled);
+  put("tolerated", found.tolerated, found.tolerated);
+  put("kappa", found.kappa, short(found.kappa));
+  put("achieved", found.achieved, percent(Math.log(found.achieved)));
+  put("fewest", found.fewest, found.fewest);
+  element("never").hidden = found.fewest === 1;
+  put("everyone", found.everyone, short(found.everyone));
+  element("of_clients").textContent = `of ${clients}`;
+  const each = (tag, texts) => texts.map((text) => Object.assign(document.createElement(tag), { textContent: text }));
+  element("command").replaceChildren(...each("span", command(ask)).flatMap((part) => [part, " "]));
+  element("why").replaceChildren(...each("li", explain(found)));
+  tabulate(found);
+  draw(found);
+}
+
+/** What each noteworthy sample size would mean. */
+function tabulate({ setting, sampled, fewest }) {
+  const sizes = new Map([[fewest, "least that works"], [setting.clients, "everyone"], [sampled, "this plan"]]);
+  const rows = [...sizes].sort(([a], [b]) => a - b).map(([n, name]) => {
+    const b = setting.toleratedAt(n), kappa = b === null ? Infinity : setting.kappa(n, b);
+    if (kappa === Infinity) return "";
+    const cells = [n, b, short(kappa), percent(setting.logAchieved(n, b)), 2 * n].map((cell) => `<td>${cell}</td>`);
+    return `<tr${n === sampled ? ' class="plan"' : ""}><th scope="row">${name}</th>${cells.join("")}</tr>`;
+  });
+  element("sizes").innerHTML = rows.join("");
+}
+
+// ---- The page: charts ----------------------------------------------------------------------------------------
+
+const POINTS = 240;
+const HEIGHT = 210, LEFT = 54, RIGHT = 14, TOP = 18, BOTTOM = 26;
+let drawn = null; // what the charts show: {found, points, charts, x}
+
+/** The sample sizes to draw, from a little below the least that works, and what each would mean. */
+function curve({ setting, sampled, tolerated, fewest }) {
+  const last = Math.min(setting.clients, Math.max(10 * sampled, fewest + 10));
+  const sizes = new Set([sampled]);
+  for (let i = 0; i <= POINTS; i++) sizes.add(Math.round(fewest * (last / fewest) ** (i / POINTS)));
+  return [...sizes].sort((a, b) => a - b).map((n) => {
+    const b = setting.toleratedAt(n), kappa = b === null ? Infinity : setting.kappa(n, b);
+    const safe = b === null ? null : setting.logAchieved(n, b);
+    return { n, b, kappa, safe, held: n > 2 * tolerated ? setting.logAchieved(n, tolerated) : null };
+  });
+}
+
+/** 1, 2, 5, 10, 20 … between low and high, fewer if that is many. */
+function logTicks(low, high) {
+  const many = Math.log10(high / low), steps = many > 4 ? [1] : many > 2 ? [1, 3] : [1, 2, 5];
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+    for (const step of steps) ticks.push(Number(`${step}e${power}`));
+  }
+  return ticks.filter((tick) => low <= tick && tick <= high);
+}
+
+/** How many nines a probability has, from its logarithm: 0.99 has two. */
+const nines = (log) => Math.min(16, -Math.log10(-Math.expm1(log)));
+
+function draw(found) {
+  const { setting, sampled, tolerated, kappa, everyone, limit, fewest, achieved } = found;
+  const points = curve(found), last = points[points.length - 1].n, first = Math.max(0.8, fewest * 0.75);
+  const width = Math.max(240, element("charts").clientWidth), span = Math.log(Math.max(last, first + 1) / first);
+  const x = (n) => LEFT + (width - LEFT - RIGHT) * Math.log(n / first) / span;
+  const charts = [];
+  drawn = { found, points, charts, x };
+
+  const kappas = points.map((point) => point.kappa).filter((value) => value < Infinity);
+  const low = Math.min(everyone, ...kappas) / 1.4, high = Math.max(limit, ...kappas) * 1.4;
+  const flat = low === 0; // without bad clients κ is 0, which has no logarithm
+  charts.push(chart("kappa_chart", width, x, first, last, {
+    height: (value) => flat ? value / high : Math.log(value / low) / Math.log(high / low),
+    ticks: (flat ? [0, 0.5, 1] : logTicks(low, high)).map((tick) => [tick, short(tick)]),
+    lines: { blue: (point) => point.kappa < Infinity ? point.kappa : null },
+    levels: [[everyone, `everyone: κ = ${short(everyone)}`, "start", true], [limit, `wanted: κ ≤ ${short(limit)}`, "end"]],
+    mark: [kappa, `κ = ${short(kappa)}`],
+    say: (point) => point.kappa < Infinity ? `n̂ = ${point.n}: κ = ${short(point.kappa)}` : `n̂ = ${point.n}: not safe`,
+  }));
+
+  const beta = setting.byzantine / setting.clients;
+  charts.push(chart("share_chart", width, x, first, last, {
+    height: (value) => value / 0.56,
+    ticks: [0, 0.1, 0.2, 0.3, 0.4, 0.5].map((tick) => [tick, `${short(100 * tick)}%`]),
+    lines: { blue: (point) => point.b === null ? null : point.b / point.n },
+    levels: [[beta, `b/n = ${short(100 * beta)}%`, "start", true], [0.5, "half", "end"]],
+    mark: [tolerated / sampled, `b̂ = ${tolerated}`],
+    say: (point) => point.b === null ? `n̂ = ${point.n}: not safe` : `n̂ = ${point.n}: b̂ = ${point.b}`,
+  }));
+
+  const wanted = nines(Math.log(setting.confidence)), most = Math.max(...points.map((point) => nines(point.safe ?? -Infinity)));
+  const top = Math.max(1, Math.min(most, wanted + 2.5)) + 0.4;
+  const whole = Array.from({ length: Math.floor(top) + 1 }, (_, i) => i).filter((i) => i % Math.ceil(top / 7) === 0);
+  charts.push(chart("safe_chart", width, x, first, last, {
+    height: (value) => Math.min(value / top, 1),
+    ticks: whole.map((count) => [count, count > 4 ? `1−1e-${count}` : percent(Math.log1p(-(10 ** -count)))]),
+    lines: {
+      orange: (point) => point.held === null ? null : nines(point.held),
+      blue: (point) => point.safe === null ? null : nines(point.safe),
+    },
+    levels: [[wanted, `wanted: ${percent(Math.log(setting.confidence))}`, "end", true]],
+    mark: [nines(Math.log(achieved)), percent(Math.log(achieved))],
+    say: (point) => point.safe === null ? `n̂ = ${point.n}: not safe` : `n̂ = ${point.n}: ${percent(point.safe)}`,
+  }));
+  element("held_text").textContent = `b̂ = ${tolerated} whatever n̂`;
+  point(null);
+}
+
+/** One chart over n̂. Lines break where they have no value. Returns where things are, for the cursor. */
+function chart(id, width, x, first, last, { height, ticks, lines, levels, mark, say }) {
+  const bottom = HEIGHT - BOTTOM, right = width - RIGHT;
+  const y = (value) => bottom - (bottom - TOP) * height(value);
+  const text = (at, up, words, kind) => `<text x="${at.toFixed(1)}" y="${up.toFixed(1)}" class="${kind}">${words}</text>`;
+  const { found: { fewest, sampled }, points } = drawn;
+  const parts = [`<rect class="never" x="${LEFT}" y="${TOP}" width="${x(fewest) - LEFT}" height="${bottom - TOP}"/>`];
+  for (const [value, label] of ticks) {
+    parts.push(`<path class="grid" d="M${LEFT} ${y(value)}H${right}"/>`, text(LEFT - 6, y(value) + 4, label, "end"));
+  }
+  const labels = new Map([[sampled, "plan middle"], [fewest, "least middle"]]);
+  for (const tick of [sampled, fewest, ...logTicks(first, last).filter(Number.isInteger)]) {
+    const room = 12 + 4 * String(tick).length;
+    if (tick !== sampled && Math.abs(x(tick) - x(sampled)) < room) continue;
+    if (!labels.has(tick) && Math.abs(x(tick) - x(fewest)) < room) continue;
+    parts.push(`<path class="grid" d="M${x(tick)} ${bottom}v4"/>`, text(x(tick), HEIGHT - 6, tick, labels.get(tick) ?? "middle"));
+  }
+  for (const [value] of levels) parts.push(`<path class="level" d="M${LEFT} ${y(value)}H${right}"/>`);
+  for (const [color, valueOf] of Object.entries(lines)) {
+    let path = "", pen = false;
+    for (const point of points) {
+      const value = valueOf(point);
+      path += value === null ? "" : `${pen ? "L" : "M"}${x(point.n).toFixed(1)} ${y(value).toFixed(1)}${pen ? "" : "h0"}`;
+      pen = value !== null;
+    }
+    parts.push(`<path class="line ${color}" d="${path}"/>`);
+  }
+  for (const [value, label, side, under] of levels.filter(([value]) => value !== mark[0])) {
+    const below = under && bottom - y(value) > 20;
+    parts.push(text(side === "end" ? right : x(fewest) + 8, y(value) + (below ? 15 : -5), label, `${side} halo`));
+  }
+  const far = x(sampled) > 0.62 * width, side = far ? "end" : "start";
+  parts.push(
+    `<circle class="least" cx="${x(fewest)}" cy="${bottom}" r="4"/>`,
+    `<circle class="plan" cx="${x(sampled)}" cy="${y(mark[0])}" r="6"/>`,
+    text(x(sampled) + (far ? -10 : 10), y(mark[0]) + (far ? 18 : -9), mark[1], `plan ${side} halo`),
+    '<g class="cursor"></g>',
+  );
+  const svg = element(id);
+  svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+  svg.setAttribute("height", HEIGHT);
+  svg.innerHTML = parts.join("");
+  svg.setAttribute("aria-label", `${svg.dataset.title} At the plan's n̂ = ${sampled}: ${mark[1]}.`);
+  return { svg, y, valueOf: lines.blue, say, bottom, right };
+}
+
+/** Point at the i-th sample size in all charts, or at none. */
+function point(i) {
+  if (!drawn) return;
+  drawn.at = i;
+  const here = i === null ? null : drawn.points[i];
+  for (const { svg, y, valueOf, say, bottom, right } of drawn.charts) {
+    const cursor = svg.querySelector(".cursor");
+    if (here === null) { cursor.innerHTML = ""; continue; }
+    const at = drawn.x(here.n), value = valueOf(here), far = at > right / 2;
+    const dot = value === null ? "" : `<circle cx="${at}" cy="${y(value)}" r="4"/>`;
+    cursor.innerHTML = `<path d="M${at} ${TOP}V${bottom}"/>${dot}` +
+      `<text x="${at + (far ? -8 : 8)}" y="${TOP - 5}" class="${far ? "end" : "start"} halo">${say(here)}</text>`;
+  }
+  element("readout").textContent = here === null ? "Point at the curves, or use the arrow keys, to read them."
+    : here.b === null ? `n̂ = ${here.n}: no tolerance below half is safe.`
+    : `n̂ = ${here.n}: tolerate ${here.b} (${short(100 * here.b / here.n)}%)` +
+      `${here.kappa < Infinity ? `, κ = ${short(here.kappa)}` : ", but too few would answer"}, safe run ${percent(here.safe)}.`;
+}
+
+/** The drawn sample size nearest to a place on the screen. */
+function nearest(event) {
+  const at = event.clientX - element("charts").getBoundingClientRect().left;
+  const distances = drawn.points.map(({ n }) => Math.abs(drawn.x(n) - at));
+  return distances.indexOf(Math.min(...distances));
+}
+
+function arrows(event) {
+  const plans = drawn.points.findIndex(({ n }) => n === drawn.found.sampled), last = drawn.points.length - 1;
+  const at = drawn.at ?? plans;
+  const moves = { ArrowLeft: Math.max(0, at - 1), ArrowRight: Math.min(last, at + 1), Home: 0, End: last, Escape: null };
+  if (!(event.key in moves)) return;
+  event.preventDefault();
+  point(moves[event.key]);
+}
+
+// ---- The page: begin -----------------------------------------------------------------------------------------
+
+function begin(start) {
+  for (const [id, value] of Object.entries(start)) element(id).value = value ?? "";
+  element("more").open = start.retries > 0 || start.bound !== "exact" || start.max_kappa !== null;
+  element("ask").addEventListener("input", (event) => changed(event.target.id));
+  element("ask").addEventListener("submit", (event) => event.preventDefault());
+  element("charts").addEventListener("pointermove", (event) => drawn && point(nearest(event)));
+  element("charts").addEventListener("pointerdown", (event) => drawn && point(nearest(event)));
+  element("charts").addEventListener("pointerleave", () => point(null));
+  element("charts").addEventListener("keydown", arrows);
+  element("copy").addEventListener("click", copy);
+  changed("byzantine");
+  new ResizeObserver(() => drawn && draw(drawn.found)).observe(element("charts"));
+}
+
+/** Copy the command; where the browser does not allow it, select it, so that a key press does. */
+async function copy() {
+  try {
+    await navigator.clipboard.writeText(element("command").textContent.trim());
+    element("copy").textContent = "Copied";
+    setTimeout(() => { element("copy").textContent = "Copy"; }, 1500);
+  } catch {
+    getSelection().selectAllChildren(element("command"));
+  }
+}
+
+begin(JSON.parse(element("start").textContent));
