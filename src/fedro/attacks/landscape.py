@@ -46,6 +46,11 @@ class Honest:
         return np.asarray(kernels.distances(self.updates, rows=self.rows).value)
 
     @cached_property
+    def gaps(self) -> Floats:
+        """‖g_i − ḡ‖² (h,), which the distances tell: no further pass."""
+        return gaps_of(self.sq)
+
+    @cached_property
     def about_mean(self) -> kernels.Facts:
         """‖g_i‖², g_i·ḡ and ‖g_i − ḡ‖²."""
         return kernels.facts(self.updates, self.mean, rows=self.rows)
@@ -61,7 +66,7 @@ class Honest:
     @property
     def spread(self) -> float:
         """The root of the mean of ‖g_i − ḡ‖²."""
-        return float(np.sqrt(self.about_mean.gaps.mean()))
+        return float(np.sqrt(self.gaps.mean()))
 
     @cached_property
     def index(self) -> Index:
@@ -118,8 +123,13 @@ class Landscape:
     @property
     def scale(self) -> float:
         """The t at which the message is as far off as honest ones are."""
-        length = float(np.sqrt(self.single[1, 1]))
+        length = math.sqrt(self.length)
         return self.honest.spread / length if length > 0 and self.honest.spread > 0 else 1.0
+
+    @cached_property
+    def length(self) -> float:
+        """‖v‖²."""
+        return moments.dot(self.direction, self.direction)
 
     @cached_property
     def single(self) -> Floats:
@@ -137,21 +147,23 @@ class Landscape:
         """(g_i − ḡ)·v (h,)."""
         honest = self.honest
         dots = kernels.facts(honest.updates, self.direction, rows=honest.rows).dots
-        return np.asarray(dots - self.single[0, 1])
+        return np.asarray(dots - dots.mean())
+
+    @cached_property
+    def around(self) -> Floats:
+        """Inner products of g_1 − ḡ, …, g_h − ḡ and v."""
+        gaps = self.honest.gaps
+        products = 0.5 * (gaps[:, None] + gaps[None, :] - self.honest.sq)
+        return _bordered(products, self.along[:, None], np.array([[self.length]]))
 
     @cached_property
     def products(self) -> Floats:
-        """Inner products of g_1 − ḡ, …, g_h − ḡ, ḡ, v and r."""
+        """Inner products of g_1 − ḡ, …, g_h − ḡ, v, ḡ and r."""
         honest, single = self.honest, self.single
-        gaps, size = honest.about_mean.gaps, len(honest.rows)
-        of_mean = honest.about_mean.dots - single[0, 0]
-        of_reference = honest.about_reference.dots - single[0, 2]
-        found = np.empty((size + 3, size + 3))
-        found[:size, :size] = 0.5 * (gaps[:, None] + gaps[None, :] - honest.sq)
-        found[:size, size:] = np.stack([of_mean, self.along, of_reference], axis=1)
-        found[size:, :size] = found[:size, size:].T
-        found[size:, size:] = single
-        return found
+        of_mean = np.append(honest.about_mean.dots - single[0, 0], single[0, 1])
+        of_reference = np.append(honest.about_reference.dots - single[0, 2], single[1, 2])
+        others = single[np.ix_([0, 2], [0, 2])]
+        return _bordered(self.around, np.stack([of_mean, of_reference], axis=1), others)
 
     def look(self, t: float) -> Look:
         """‖A − ḡ‖ for the message ḡ + t·v; 0 where the rule has no answer: the round is void."""
@@ -170,12 +182,14 @@ class Landscape:
     def _weighted(self, point: Weighted, t: float) -> Look:
         """‖z − ḡ‖ of a point that is a combination of the rows."""
         shares = np.bincount(self.place, weights=point.weights)
-        of_honest, of_bad = shares[:-1], shares[-1]
-        a = np.array([shares.sum() - 1, of_bad * t, point.of_reference])
-        if np.ptp(of_honest) > 0:
-            a, products = np.append(of_honest, a), self.products
-        else:  # of the honest rows only their mean counts
-            products = self.single
+        of_honest, of_bad, of_mean = shares[:-1], shares[-1], shares.sum() - 1
+        if np.ptp(of_honest) == 0:  # of the honest rows only their mean counts
+            a, products = np.array([of_mean, of_bad * t, point.of_reference]), self.single
+        elif abs(of_mean) < 1e-12 and point.of_reference == 0:  # an average: only differences count
+            a, products = np.append(of_honest, of_bad * t), self.around
+        else:
+            a = np.append(of_honest, [of_bad * t, of_mean, point.of_reference])
+            products = self.products
         return _look(float(np.einsum("i,ij,j", a, products, a)), t, float(of_bad))
 
     @cached_property
@@ -212,10 +226,10 @@ class Sketch(Source):
     def sq(self) -> Floats:
         """‖x_i − x_j‖² (n, n)."""
         honest, place, t = self.landscape.honest, self.landscape.place[self.picked], self.t
-        along, length = self.landscape.along, self.landscape.single[1, 1]
+        along, length = self.landscape.along, self.landscape.length
         points = np.zeros((len(along) + 1, len(along) + 1))
         points[:-1, :-1] = honest.sq
-        to_message = np.maximum(honest.about_mean.gaps - 2 * t * along + t * t * length, 0.0)
+        to_message = np.maximum(honest.gaps - 2 * t * along + t * t * length, 0.0)
         points[:-1, -1] = points[-1, :-1] = to_message
         return np.asarray(points[np.ix_(place, place)])
 
@@ -266,6 +280,16 @@ class Sketch(Source):
         dots = of_reference * (weights @ facts.dots)
         own = float(weights @ products @ weights + 2 * dots + of_reference**2 * norm)
         return np.maximum(facts.squared - 2 * to_point + own, 0.0), own
+
+
+def gaps_of(sq: Floats) -> Floats:
+    """Squared distances of points to their mean, from those between them."""
+    return np.asarray(np.maximum(sq.mean(axis=1) - 0.5 * sq.mean(), 0.0))
+
+
+def _bordered(inner: Floats, side: Floats, corner: Floats) -> Floats:
+    """A symmetric matrix with some more rows and columns."""
+    return np.block([[inner, side], [side.T, corner]])
 
 
 def _look(squared: float, t: float, share: float | None = None) -> Look:

@@ -32,17 +32,17 @@ def dot(a: Tensor, b: Tensor) -> float:
     return float(kernels.facts(a[None, :], b).dots[0])
 
 
-def moments(updates: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the rows that are finite; zeros if there is none.
+def moments(updates: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Rows]:
+    """Mean and standard deviation of the rows that are finite, and which; zeros if there is none.
 
     The population's 1/n, as in the paper of ALIE; ByzFL says so too, but computes 1/(n−1).
     """
     while rows.size:
         value, std, finite = kernels.moments(updates, rows=rows)
         if finite.all():
-            return value, std
+            return value, std, rows
         rows = rows[finite]
-    return torch.zeros_like(updates[0]), torch.zeros_like(updates[0])
+    return torch.zeros_like(updates[0]), torch.zeros_like(updates[0]), rows
 
 
 def std(updates: Tensor, rows: Rows) -> Tensor:

@@ -16,6 +16,7 @@ OCTAVES = (-6, 10)  # from a sixty-fourth of the scale to a thousand times it
 FINE = 4  # steps in an octave where the share is not known
 PEAKS = 3  # of the grid that are looked at closely,
 HIGH = 0.5  # if they are this share of the highest
+FALL = 0.4  # what a cliff leaves of the message's share at most; weights 1/distance leave a half
 HALVINGS = 8  # of an octave with a cliff
 SECTIONS = 14  # at most: a thousandth of the interval
 FLAT = 1e-3  # where values differ by less, over a tenth of the way to zero, no more is to gain
@@ -50,17 +51,17 @@ def peaks(function: Function, scale: float, steps: int = 1) -> list[Look]:
 
 
 def cliffs(function: Function, side: list[Look]) -> Iterator[Look]:
-    """The last point before the message's share falls to less than half, where it does."""
+    """The last point before the message's share falls, where it does within an octave."""
     highest = max(look.value for look in side)
     for before, after in pairwise(side):
-        if before.share is None or after.share is None or after.share > before.share / 2:
+        if before.share is None or after.share is None or after.share > FALL * before.share:
             continue
         if before.value * after.at / before.at < highest:  # it grows no faster than the strength
             continue
         beyond = after.at
         for _ in range(HALVINGS):
             middle = function((before.at + beyond) / 2)
-            if middle.share is not None and middle.share > before.share / 2:
+            if middle.share is not None and middle.share > FALL * before.share:
                 before = middle
             else:
                 beyond = middle.at

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedro import kernels
 from fedro.attacks import moments
 from fedro.attacks.defense import Defense, Trial, trying
-from fedro.attacks.landscape import Honest, Landscape
+from fedro.attacks.landscape import Honest, Landscape, gaps_of
 from fedro.attacks.search import FINE, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
@@ -43,7 +43,7 @@ def agr_tailored(
     (unit), or the best of the three.
     """
     names: list[Direction] = ["std", "sign", "unit"] if direction == "best" else [direction]
-    mean, std = view.honest_mean, view.honest_std
+    mean, std = view.honest_moments
     return max((strongest(view, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
 
 
@@ -127,8 +127,8 @@ def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> T
     crowd = Crowd(view, direction, own)
     if not crowd.length > 0:
         return crowd.mean
-    limit = kernels.distances(crowd.seen, rows=crowd.rows).value.max()
-    along, room = crowd.along, np.maximum(limit - crowd.gaps, 0.0)
+    sq = kernels.distances(crowd.seen, rows=crowd.rows).value
+    along, room = crowd.along, sq.max() - gaps_of(sq)
     roots = (along + np.sqrt(along**2 + crowd.length * room)) / crowd.length
     return shifted(crowd.mean, crowd.direction, float(roots.min()))
 
@@ -163,9 +163,10 @@ class Crowd:
 
     def __init__(self, view: View, direction: Direction, own: bool) -> None:
         updates = view.own_updates if own else view.updates
-        rows = np.arange(len(view.byzantine)) if own else view.finite
-        self.mean, self.rows = moments.mean(updates, rows) if own else (view.honest_mean, rows)
-        std = moments.std(updates, self.rows) if own else view.honest_std
+        if own:
+            self.mean, std, self.rows = moments.moments(updates, np.arange(len(view.byzantine)))
+        else:
+            (self.mean, std), self.rows = view.honest_moments, view.finite
         self.direction = perturbation(direction, self.mean, std)
         self.seen = updates[:, : view.trained]  # what the rule sees of them
         width = self.seen.shape[1]
@@ -181,4 +182,4 @@ class Crowd:
     def along(self) -> Floats:
         """(g_i − ḡ)·v (h,)."""
         dots = kernels.facts(self.seen, self._v, rows=self.rows).dots
-        return dots - moments.dot(self._mean, self._v)
+        return np.asarray(dots - dots.mean())

@@ -110,7 +110,11 @@ class View:
     @cached_property
     def honest_moments(self) -> tuple[Tensor, Tensor]:
         """(width,) each: mean and standard deviation of the honest messages, in one pass."""
-        return moments.moments(self.updates, np.asarray(self.honest, dtype=np.int64))
+        known = vars(self).get("_honest")
+        rows = np.asarray(self.honest, dtype=np.int64) if known is None else known[1]
+        mean, std, finite = moments.moments(self.updates, rows)
+        vars(self)["_honest"] = mean, finite  # the same bits, without a pass of its own
+        return mean, std
 
     @property
     def honest_std(self) -> Tensor:
