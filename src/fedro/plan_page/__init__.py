@@ -4,10 +4,10 @@
 """
 
 import json
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from fedro import __version__
 from fedro.planning import Plan
 from fedro.whole import whole_file
 
@@ -21,7 +21,7 @@ def as_html(chosen: Plan) -> str:
     start["max_kappa"] = _own_limit(chosen)
     text = _part("plan.html")
     for name, filling in (
-        ("version", __version__),
+        ("version", version("fedro")),
         ("start", json.dumps(start)),
         ("plan.css", _part("plan.css")),
         ("plan.js", _part("plan.js")),

@@ -495,7 +495,7 @@ function chart(id, width, x, first, last, { height, ticks, lines, levels, mark, 
     }
     parts.push(`<path class="line ${color}" d="${path}"/>`);
   }
-  for (const [value, label, side, under] of levels.filter(([value]) => value !== mark[0])) {
+  for (const [value, label, side, under] of levels.filter((level) => level[2] === "end" || level[0] !== mark[0])) {
     const below = under && bottom - y(value) > 20;
     parts.push(text(side === "end" ? right : x(fewest) + 8, y(value) + (below ? 15 : -5), label, `${side} halo`));
   }
