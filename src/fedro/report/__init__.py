@@ -11,9 +11,9 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from fedro.record.files import write_whole
 from fedro.report.runs import find
 from fedro.report.series import Study, study
+from fedro.whole import whole_file
 
 __all__ = ["Written", "write_report"]
 
@@ -50,9 +50,6 @@ def write_report(
 
 def put(path: Path, text: str) -> Path:
     """Write a file whole or not at all, making its folder if need be."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+    with whole_file(path) as unfinished:
+        unfinished.write_bytes(text.encode("utf-8", "replace"))
     return path

@@ -2,7 +2,6 @@
 
 import html
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from fedro.report.chart import COLORS, Axis, Chart, Heat, Mark, Panel, brightness
@@ -84,12 +83,12 @@ def padded(axis: Axis) -> list[float]:
     return [low - room, high + room]
 
 
-def _decades(axis: Axis) -> int | None:
-    """Between labels: as many as leave six of them."""
+def _decades(axis: Axis) -> int | str | None:
+    """Between labels: as many as leave six of them; D2 stands for 1, 2, 5, 10, …"""
     if axis.range is None:
         return None
     low, high = map(math.log10, axis.range)
-    return max(1, math.ceil((high - low) / 6))
+    return "D2" if high - low < 2.5 else math.ceil((high - low) / 6)
 
 
 def _above_bar(name: str) -> dict[str, Any]:
@@ -165,9 +164,10 @@ def _heat(found: Heat) -> dict[str, Any]:
         "meta": {"name": "", "color": 0, "role": "heat"},
     }
     trace |= {"zmin": 0, "zmax": 1} if found.percent else {"reversescale": True}
+    angle = -35 if max(map(len, found.columns)) > 6 else 0
     category = {"type": "category", "automargin": True, "showgrid": False}
     layout = {
-        "xaxis": {**category, "side": "top", "tickangle": _angle(found.columns)},
+        "xaxis": {**category, "side": "top", "tickangle": angle},
         "yaxis": {**category, "autorange": "reversed"},
         "annotations": [
             _cell_text(found, row, column)
@@ -179,12 +179,12 @@ def _heat(found: Heat) -> dict[str, Any]:
         ],
         "hovermode": "closest",
     }
-    longest = max(map(len, found.rows))
-    width = 40 + 7 * longest + CELL * len(found.columns)
+    width = 40 + 7 * max(map(len, found.rows)) + CELL * len(found.columns)
+    names = 4 * max(map(len, found.columns)) if angle else 0
     return {
         "data": [trace],
         "layout": layout,
-        "height": 130 + 40 * len(found.rows),
+        "height": 60 + names + 40 * len(found.rows),
         "width": width,
     }
 
@@ -201,10 +201,6 @@ def _cell_text(found: Heat, row: int, column: int) -> dict[str, Any]:
         "showarrow": False,
         "font": font,
     }
-
-
-def _angle(names: Sequence[str]) -> int:
-    return -35 if max(map(len, names)) > 6 else 0
 
 
 def _frame(row: int, column: int) -> dict[str, Any]:

@@ -48,7 +48,8 @@ def page(study: Study, sections: Sequence[Section], limit: int = LIMIT) -> str:
 <header>
 <h1>{escape(_title(study))}</h1>
 <p class="soft">{_made(study.runs)}<span class="hint">. Click a name in a legend to hide or show
-it, twice to see it alone; drag in a chart to zoom, click twice to go back.</span></p>
+it, twice to see it alone.</span> <span class="hint drag">Drag in a chart to zoom, click twice to
+go back.</span></p>
 {_notes(notes)}
 <noscript><p class="notes">The charts need JavaScript; the tables do not.</p></noscript>
 </header>

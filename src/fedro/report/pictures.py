@@ -43,24 +43,25 @@ def picture(chart: Chart) -> Figure:
                 _draw_heat(axes, panel)
             else:
                 _draw_panel(axes, panel)
-            axes.set_title(plain(panel.title), loc="left", fontsize=9, fontweight="bold")
+            axes.set_title(plain(panel.title, 45), loc="left", fontsize=9, fontweight="bold")
         figure.suptitle(plain(chart.title), x=0.01, ha="left")
         _legend(figure, chart)
     return figure
 
 
-def plain(text: str) -> str:
-    """Matplotlib reads mathematics between dollar signs: here a text is a text."""
-    return text.replace("$", r"\$")
+def plain(text: str, most: int = 60) -> str:
+    """Matplotlib reads mathematics between dollar signs; here a text is a text, if a short one."""
+    short = text if len(text) <= most else text[: most - 1] + "…"
+    return short.replace("$", r"\$")
 
 
 def _width(panel: Panel | Heat) -> float:
-    return 1.6 + 0.85 * len(panel.columns) if isinstance(panel, Heat) else 0.0
+    return 4.0 + 0.85 * len(panel.columns) if isinstance(panel, Heat) else 0.0
 
 
 def _height(panel: Panel | Heat) -> float:
     if isinstance(panel, Heat):
-        return 1.7 + 0.4 * len(panel.rows)
+        return 1.2 + 0.035 * min(40, max(map(len, panel.columns))) + 0.4 * len(panel.rows)
     names = len(panel.y.names or ())
     return max(2.9, 1.2 + (0.42 if panel.lying else 0.3) * names)
 
@@ -151,7 +152,9 @@ def _set_axis(axes: Axes, which: str, axis: Axis, lying: bool = False) -> None:
     side.set_label_text(plain(axis.title))
     limit = axes.set_xlim if which == "x" else axes.set_ylim
     if axis.names is not None:
-        names = [] if lying else [plain(name) for name in axis.names]  # they are above lying bars
+        names = (
+            [] if lying else [plain(name, 36) for name in axis.names]
+        )  # they are above lying bars
         side.set_ticks(range(len(names)), names)
         return
     if axis.log:
@@ -185,7 +188,9 @@ def _draw_heat(axes: Axes, heat: Heat) -> None:
         if (worst := heat.worst[row]) is not None:
             place = (worst - 0.5, row - 0.5)
             axes.add_patch(Rectangle(place, 1, 1, fill=False, ec=FRAME, lw=2.5, clip_on=False))
-    axes.set_xticks(list(shape[1]), [plain(name) for name in heat.columns], rotation=25, ha="right")
-    axes.set_yticks(list(shape[0]), [plain(name) for name in heat.rows])
+    axes.set_xticks(
+        list(shape[1]), [plain(name, 40) for name in heat.columns], rotation=25, ha="right"
+    )
+    axes.set_yticks(list(shape[0]), [plain(name, 40) for name in heat.rows])
     axes.grid(False)
     axes.spines[:].set_visible(False)

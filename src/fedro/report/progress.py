@@ -8,6 +8,7 @@ from fedro.report.chart import Axis, Chart, Mark, Panel, Section, Table, style
 from fedro.report.runs import Line
 from fedro.report.series import Series, Study, Track, track
 
+DOTTED = 2  # how the second of two measures is drawn
 LINEAR, APART = 1.5, 4  # decades that a linear axis, and one for all panels, can show
 Value = Callable[[Line], float | None]
 
@@ -175,7 +176,7 @@ def over_rounds(
     panels, zeros = [], False
     for name in study.panels:
         members = [
-            (series, what, number)
+            (series, what, DOTTED * number if len(measures) > 1 else style(series.color)[1])
             for series in study.series
             if series.panel == name
             for number, (what, _) in enumerate(measures)
@@ -187,8 +188,8 @@ def over_rounds(
         axis = everywhere if everywhere.range else _scaled(y, own, apart=True)
         zeros |= axis.log and any(value == 0 for found in own for value in found.mean)
         marks = [
-            _mark(series, tracks[series.name, what], what, number, axis)
-            for series, what, number in members
+            _mark(series, tracks[series.name, what], what, dash, axis)
+            for series, what, dash in members
         ]
         panels.append(Panel(name, marks, x, axis))
     if everywhere.range is None and len(panels) > 1:
@@ -200,16 +201,15 @@ def over_rounds(
     return Chart(key, title, text, panels)
 
 
-def _mark(series: Series, found: Track, what: str, number: int, axis: Axis) -> Mark:
-    color, dash = style(series.color)
+def _mark(series: Series, found: Track, what: str, dash: int, axis: Axis) -> Mark:
     several = len(series.runs) > 1
     floor = axis.range[0] if axis.log and axis.range else -math.inf
     return Mark(
         series.line,
         found.rounds,
         [None if axis.log and value == 0 else value for value in found.mean],
-        color=color,
-        dash=2 if number else dash,
+        color=style(series.color)[0],
+        dash=dash,
         low=[None if v is None else max(v, floor) for v in found.low] if several else None,
         high=[None if v is None else max(v, floor) for v in found.high] if several else None,
         what=what,

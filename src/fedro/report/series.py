@@ -16,8 +16,8 @@ class Series:
     """Runs that differ only in their seed."""
 
     name: str  # the keys in which it differs from others
-    line: str  # what it is called in a panel: the first of these keys
-    panel: str  # the panel it is drawn in: the other keys
+    line: str  # what it is called in a panel: the first of these keys, and those not in `panel`
+    panel: str  # the panel it is drawn in: the other keys, if that makes few enough panels
     color: int  # of the line; the same for the same name in all panels
     runs: list[Run]
 
@@ -153,14 +153,15 @@ def _naming(groups: Sequence[Sequence[Run]], differing: Sequence[str]) -> list[s
 
 
 def _arranged(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[Series]:
-    """The first key tells lines apart, the others panels; all in one panel if there are many."""
+    """The first key tells lines apart and the others panels, or as many of them as make few."""
     names = [[_part(key, runs[0].config.get(key)) for key in keys] for runs in groups]
-    panels = {tuple(rest) for _, *rest in names}
-    together = len(panels) > MOST_PANELS or len(groups) == 1
-    lines = [_joined(parts) if together else parts[0] for parts in names]
+    end = 1 if len(groups) == 1 else len(keys)  # the keys from 1 to here tell panels apart
+    while len({tuple(parts[1:end]) for parts in names}) > MOST_PANELS:
+        end -= 1
+    lines = [_joined(parts[:1] + parts[end:]) for parts in names]
     colors = {line: number for number, line in enumerate(dict.fromkeys(lines))}
     return [
-        Series(_joined(parts), line, "" if together else _joined(parts[1:]), colors[line], runs)
+        Series(_joined(parts), line, _joined(parts[1:end]), colors[line], runs)
         for parts, line, runs in zip(names, lines, groups, strict=True)
     ]
 

@@ -2,11 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedro.report.draws import Draws
-from fedro.report.events import events
+from fedro.report.events import Event, events
 from fedro.report.runs import SCORES, Line, Run
 from fedro.report.series import Study
 
@@ -17,21 +17,22 @@ def tables(study: Study) -> dict[str, str]:
     """The text of each file."""
     return {
         "runs.csv": text(_run(series.name, run) for series in study.series for run in series.runs),
-        "rounds.csv": text(_round(run, line) for run in study.runs for line in run.lines),
+        "rounds.csv": text(
+            (_round(run, line) for run in study.runs for line in run.lines),
+            ("folder", "seed", "round"),
+        ),
         "clients.csv": text(row for run in study.runs for row in _clients(run)),
         "ledger.csv": text(
-            {"folder": run.path, **event._asdict()} for run in study.runs for event in events(run)
-        )
-        or "folder,round,client,bad,kind,reason\n",
+            ({"folder": run.path, **e._asdict()} for run in study.runs for e in events(run)),
+            ("folder", *Event._fields),
+        ),
     }
 
 
-def text(rows: Iterable[Row]) -> str:
-    """As CSV; a column for every key that any row has."""
+def text(rows: Iterable[Row], first: Sequence[str] = ("folder",)) -> str:
+    """As CSV; a column for every key that any row has, and for these."""
     kept = list(rows)
-    columns = list(dict.fromkeys(key for row in kept for key in row))
-    if not columns:
-        return ""
+    columns = list(dict.fromkeys([*first, *(key for row in kept for key in row)]))
     file = io.StringIO(newline="")
     writer = csv.DictWriter(file, columns, lineterminator="\n")
     writer.writeheader()
