@@ -36,11 +36,12 @@ def logistic(shape: Shape, classes: int) -> nn.Module:
 
 
 @register
-def mlp(shape: Shape, classes: int, *, hidden: int = 64) -> nn.Module:
-    """One hidden layer."""
-    hidden = count("hidden", hidden, 1)
-    first, last = nn.Linear(math.prod(shape), hidden), nn.Linear(hidden, classes)
-    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)
+def mlp(shape: Shape, classes: int, *, hidden: int = 64, normalize: bool = False) -> nn.Module:
+    """One hidden layer; with normalize, each example first gets mean 0 and deviation 1."""
+    hidden, inputs = count("hidden", hidden, 1), math.prod(shape)
+    start = [nn.LayerNorm(inputs, elementwise_affine=False)] if normalize else []
+    layers = (nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+    return nn.Sequential(nn.Flatten(), *start, *layers)
 
 
 @register

@@ -143,4 +143,4 @@ def _name(point: Mapping[str, Any], taken: Container[str]) -> str:
 
 def _plain(value: object) -> str:
     """Text for a file's name, also in a shell."""
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", str(value)).strip("-")
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", str(value)).rstrip("-")

@@ -1,4 +1,4 @@
-"""The paper's four attacks, as Figures 3 and 4 show them."""
+"""What several figures share: the paper's four attacks and how they look, and what is saved."""
 
 import math
 
@@ -22,6 +22,8 @@ CHOICE = (
     "attacks with the defaults of `fedro attacks` (foe with τ = 2, alie's z from the quantile, "
     "mimic's target from its warm-up): the paper states no factors"
 )
+
+SMALL = "mlp(hidden=64, normalize=True)"  # a model for two cores
 
 
 def shortened(base: Experiment, rounds: int) -> Experiment:
