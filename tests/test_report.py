@@ -842,3 +842,20 @@ def test_browser_copies_a_configuration(page: "Page", report: Path, found: Study
     page.locator("#again button.copy", has_text="copied").wait_for()
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == (found.series[0].runs[0].path / "config.toml").read_text()
+
+
+@pytest.mark.slow
+def test_browser_prints_light_and_as_wide_as_paper(page: "Page", report: Path) -> None:
+    page.emulate_media(color_scheme="dark")
+    opened(page, report)
+    page.evaluate(
+        """addEventListener("beforeprint", () => {
+            const layout = document.getElementById("time-0").layout;
+            window.printed = [layout.font.color, layout.width];
+        })"""
+    )
+    before = page.evaluate("document.getElementById('time-0').layout.width")
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    ink, width = page.evaluate("window.printed")
+    assert (ink, width) == ("#1c2024", 680)
+    assert page.evaluate("document.getElementById('time-0').layout.width") == before > 680

@@ -49,7 +49,7 @@ def overview(study: Study) -> Section:
     runs = study.runs
     done = sum(run.finished for run in runs)
     seeds = sorted({run.seed for run in runs})
-    finished = "all finished" if done == len(runs) else f"{done} finished"
+    finished = "finished" if done == len(runs) else f"{done} of them finished"
     text = [
         f"{counted(len(runs), 'run')} ({finished}), "
         f"{counted(len(seeds), 'seed')} ({ranges(seeds)}). "
@@ -58,10 +58,11 @@ def overview(study: Study) -> Section:
     ]
     if settings := _settings(study):
         text.append("Every run has " + ", ".join(settings) + ".")
-    note = "Final models, on the honest clients' test data: the mean over seeds"
+    note = "Final models, on the honest clients' test data"
     if any(len(series.runs) > 1 for series in study.series):
-        note += " (the smallest to the largest)"
-    return Section("overview", "What was run", "Runs", text, tables=[_results(study, note + ".")])
+        note += ": the mean over seeds, and from the smallest to the largest"
+    note += "." if done == len(runs) else "; of unfinished runs, the last evaluation until now."
+    return Section("overview", "What was run", "Runs", text, tables=[_results(study, note)])
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -141,13 +142,11 @@ def heat(study: Study) -> Section | None:
     measure = "accuracy"
     if all(final(series.runs, measure) is None for series in study.series):
         measure = "loss"
-    others = [key for key in study.differing if key not in ("rule", "attack")]
+    others = [key for key in study.naming if key not in ("rule", "attack")]
     groups: dict[str, list[Series]] = {}
     for series in study.series:
         name = " · ".join(f"{key}={series.config.get(key)}" for key in others)
         groups.setdefault(name, []).append(series)
-    if _is_function(study, others):  # these follow from rule and attack, so they need no map each
-        groups = {"": study.series}
     maps = [_map(name, members, measure) for name, members in groups.items()]
     maps = [found for found in maps if len(found.rows) * len(found.columns) > 1]
     if not maps:
@@ -164,11 +163,6 @@ def heat(study: Study) -> Section | None:
     return Section(
         "rule-attack", title, "Rule × attack", charts=[chart], tables=[_worst_table(worst)]
     )
-
-
-def _is_function(study: Study, others: Sequence[str]) -> bool:
-    pairs = [(series.config["rule"], series.config["attack"]) for series in study.series]
-    return bool(others) and len(set(pairs)) == len(pairs)
 
 
 def _map(name: str, members: Sequence[Series], measure: str) -> Heat:

@@ -73,7 +73,7 @@ def overruns(study: Study) -> Section:
     header = (
         *("clients n", "bad b", "sampled n̂", "tolerated b̂", "rounds T"),
         *("P[|B_t| ≤ b̂ in all T rounds]", "rounds over b̂, expected", "rounds over b̂, seen"),
-        "seeds without one",
+        "seeds with none over b̂",
     )
     note = "The probability is exact (hypergeometric), for one run of T rounds."
     table = Table(header, [_draws_row(draws) for draws in found], note=note)
@@ -93,7 +93,8 @@ def _draws_panel(draws: Draws, x_axis: Axis) -> Panel:
     marks.append(Mark("b̂, tolerated", [0, last], level, color=INK, dash=1))
     most = max([float(draws.tolerated), *(float(bad) for _, bad in points)])
     y_axis = Axis("bad clients |B_t|", whole=True, range=(0, max(1.0, most)))
-    return Panel(draws.name, marks, x_axis, y_axis)
+    safe = "" if draws.safe is None else f"; all within b̂ with probability {percent(draws.safe)}"
+    return Panel(draws.name + safe, marks, x_axis, y_axis)
 
 
 def _draws_row(draws: Draws) -> list[str]:
@@ -126,7 +127,9 @@ def clients(study: Study) -> Section:
         told = "Training examples that each client holds, mean over seeds."
         charts.append(Chart("examples", "Examples of each client", told, panels))
     else:
-        text.append("These run folders do not tell how many examples clients hold.")
+        text.append(
+            "How many examples clients hold is not known here: a run tells it once it is complete."
+        )
     return Section("clients", "Clients: invitations and examples", "Invitations", text, charts)
 
 

@@ -53,7 +53,7 @@ go back.</span></p>
 {_notes(notes)}
 <noscript><p class="notes">The charts need JavaScript; the tables do not.</p></noscript>
 </header>
-<nav><ul>{links}</ul></nav>
+<nav aria-label="Contents"><ul>{links}</ul></nav>
 <main>
 {"".join(body)}{_again(study)}</main>
 <footer class="soft">Made by fedro from the run folders alone.</footer>

@@ -43,7 +43,12 @@ def picture(chart: Chart) -> Figure:
                 _draw_heat(axes, panel)
             else:
                 _draw_panel(axes, panel)
-            axes.set_title(plain(panel.title, 45), loc="left", fontsize=9, fontweight="bold")
+            axes.set_title(
+                plain(panel.title, 45 if columns > 1 else 90),
+                loc="left",
+                fontsize=9,
+                fontweight="bold",
+            )
         figure.suptitle(plain(chart.title), x=0.01, ha="left")
         _legend(figure, chart)
     return figure

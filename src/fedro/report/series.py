@@ -38,6 +38,7 @@ class Study:
 
     series: list[Series]
     differing: list[str]  # keys, without the seed
+    naming: list[str]  # those that name the series: without the ones that follow from others
     notes: list[str]  # what a reader must know before anything else
 
     @property
@@ -106,8 +107,9 @@ def study(runs: Sequence[Run], notes: Sequence[str] = ()) -> Study:
         kept, key=lambda run: [_rank(run.config.get(k)) for k in [*differing, "seed"]]
     ):
         groups.setdefault(tuple(_text(run.config.get(key)) for key in differing), []).append(run)
-    series = _arranged(list(groups.values()), _naming(list(groups.values()), differing))
-    return Study(series, differing, [*notes, *twice, *_unfinished(kept), *_versions(kept)])
+    naming = _naming(list(groups.values()), differing)
+    series = _arranged(list(groups.values()), naming)
+    return Study(series, differing, naming, [*notes, *twice, *_unfinished(kept), *_versions(kept)])
 
 
 def _without_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
