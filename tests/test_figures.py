@@ -1,6 +1,5 @@
 """Figures have the data's values, and are written whole or not at all."""
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -44,25 +43,3 @@ def test_failed_drawing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="No space"):
         figures.save(figure, tmp_path / "plan.png")
     assert not list(tmp_path.iterdir())
-
-
-def test_figure_1_in_small(tmp_path: Path) -> None:
-    picture, numbers = figures.fig1(tmp_path, clients=60)
-    rows = list(csv.DictReader(numbers.read_text().splitlines()))
-    assert picture.exists()
-    assert len(rows) == 29
-    for row in rows:
-        assert int(row["n_min_exact"]) <= int(row["n_th"])
-        assert int(row["n_min_exact"]) <= int(row["n_recommended"]) <= 60
-
-
-@pytest.mark.slow
-def test_figure_1(tmp_path: Path) -> None:
-    _, numbers = figures.fig1(tmp_path)
-    rows = {int(row["byzantine"]): row for row in csv.DictReader(numbers.read_text().splitlines())}
-    assert (rows[200]["n_th"], rows[200]["n_opt"], rows[200]["n_min_exact"]) == ("57", "186", "37")
-    assert (rows[400]["n_th"], rows[400]["n_opt"], rows[400]["n_min_exact"]) == (
-        "601",
-        "1000",
-        "291",
-    )

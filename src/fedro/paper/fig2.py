@@ -9,8 +9,8 @@ from matplotlib.figure import Figure as Picture
 from fedro.experiment import Experiment, read_experiment
 from fedro.feasibility import Setting
 from fedro.figures import BLUE, GREY, RED, STYLE
-from fedro.paper.shared import SMALL
 from fedro.paper.evidence import chance_of
+from fedro.paper.shared import SMALL
 from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study, chosen, panel, results
 
 SIZES: tuple[int, ...] = (1, 6, 11, 16, 21, 26, 31, 36, 41, 46, 51, 56)
@@ -25,7 +25,7 @@ def study(ask: Ask) -> Study:
     if ask.scale == "desk":
         base = base.replace(model=SMALL, local_steps=5, batch_size=8, evaluate_every=100)
         savings = [
-            "a perceptron with 64 hidden units on normalized images (54,270 parameters) for the CNN",
+            "a perceptron with 64 hidden units on normalized images for the CNN",
             "T = 500 as in the paper: the threshold depends on it",
         ]
     if ask.scale == "smoke":

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure as Picture
 
 from fedro.experiment import Experiment, read_experiment
 from fedro.figures import STYLE
-from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, shortened
 from fedro.paper.evidence import Interval, interval, matches, paired
 from fedro.paper.fig2 import smoke
+from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, shortened
 from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study, chosen, panel
 from fedro.planning import plan
 from fedro.record import read

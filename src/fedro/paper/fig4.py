@@ -7,9 +7,9 @@ from matplotlib.figure import Figure as Picture
 
 from fedro.experiment import Experiment, read_experiment
 from fedro.figures import STYLE
-from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, SMALL, shortened
 from fedro.paper.evidence import interval, paired
 from fedro.paper.fig2 import smoke
+from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, SMALL, shortened
 from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study, chosen, panel, results
 
 STEPS: tuple[int, ...] = (5, 10, 15, 20, 25, 30, 35)
