@@ -35,18 +35,23 @@ Function = Callable[[float], Look]
 
 
 def peaks(function: Function, scale: float, steps: int = 1) -> list[Look]:
-    """The highest points found around the highest of a grid, the best first."""
+    """The highest points found around the highest of a grid, the best first.
+
+    Where the way up from such a point ends at a cliff, the edge is known already.
+    """
     sizes = scale * 2.0 ** np.arange(OCTAVES[0], OCTAVES[1] + 1 / steps, 1 / steps)
     right, left = ([function(sign * float(t)) for t in sizes] for sign in (1, -1))
-    found = [edge for side in (right, left) for edge in cliffs(function, side)]
+    edges = [edge for side in (right, left) for edge in cliffs(function, side)]
+    found = edges.copy()
     grid = [*reversed(left), *right]
     values = np.array([look.value for look in grid])
     around = np.concatenate([[-math.inf], values, [-math.inf]])
     tops = np.flatnonzero((values >= around[:-2]) & (values >= around[2:]))
     tops = tops[np.argsort(-values[tops], kind="stable")][:PEAKS]
     for k in tops[values[tops] >= HIGH * values.max()].tolist():
-        ends = grid[max(k - 1, 0)].at, grid[min(k + 1, len(grid) - 1)].at
-        found.append(climb(function, *ends, grid[k]))
+        before, top, after = grid[max(k - 1, 0)], grid[k], grid[min(k + 1, len(grid) - 1)]
+        if not any(before.at < e.at < after.at and e.value >= top.value for e in edges):
+            found.append(climb(function, before.at, after.at, top))
     return sorted(found, key=lambda look: look.value, reverse=True)
 
 
