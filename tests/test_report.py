@@ -326,6 +326,22 @@ def test_charts_over_rounds_are_the_lines_of_the_folders(
             assert given[0].high == [max(row, default=None) for row in known]
 
 
+def test_kappa_seen_is_drawn_but_for_zeros(found: Study) -> None:
+    chart = charts(found)["kappa"]
+    for panel in chart.panels:
+        assert isinstance(panel, Panel)
+        for mark in panel.marks:
+            if mark.what != "κ seen":
+                continue
+            every = [lines_of(found, mark.name, panel.title, seed) for seed in SEEDS]
+            for number, shown in zip(mark.x, mark.y, strict=True):
+                row = [lines[int(number)]["kappa_seen"] for lines in every]
+                known = [value for value in row if value is not None]
+                wanted = sum(known) / len(known) if known else None
+                zero = wanted == 0 and panel.y.log
+                assert shown == (None if zero or wanted is None else pytest.approx(wanted))
+
+
 def test_one_seed_is_drawn_to_the_bit(one: Path) -> None:
     drawn = charts(study(*find([one])))
     lines = read(one).rounds
@@ -490,6 +506,14 @@ def test_numbers_that_are_not_finite_are_gaps(one: Path, tmp_path: Path) -> None
     assert mark.y[2] is None
     assert all(value is not None for i, value in enumerate(mark.y) if i != 2)
     assert "NaN" not in data_of(make_page(found, sections(found)))
+
+
+def test_numbers_below_zero_are_drawn(one: Path, tmp_path: Path) -> None:
+    path = edit(copy(one, tmp_path / "run"), lambda line: line.update({"train_loss": -1.0}))
+    files = write_report([path], tmp_path / "r.html", png=tmp_path).files
+    mark = charts(study(*find([path])))["train-loss"].panels[0].marks[0]  # type: ignore[union-attr]
+    assert list(mark.y) == [-1.0] * 4
+    assert len(files) > 1
 
 
 # ------------------------------------------------------------------------------- the page

@@ -127,7 +127,8 @@ def _draw_mark(axes: Axes, mark: Mark, panel: Panel) -> None:
         return
     known = sum(not math.isnan(value) for value in y)
     marker = "o" if known <= FEW and mark.color >= 0 else None
-    axes.plot(x, y, color=_color(mark), ls=DASHES[mark.dash], lw=1.4, marker=marker, ms=2.2)
+    width = 1.4 if len(x) <= 200 else 0.8
+    axes.plot(x, y, color=_color(mark), ls=DASHES[mark.dash], lw=width, marker=marker, ms=2.2)
     if mark.low is not None and mark.high is not None:
         low, high = ([math.nan if v is None else v for v in side] for side in (mark.low, mark.high))
         axes.fill_between(x, low, high, color=_color(mark), alpha=0.17, lw=0)

@@ -1,7 +1,7 @@
 """Charts over rounds: accuracy, loss, the clients that fare worst, backdoors, κ."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from fedro.report.chart import Axis, Chart, Mark, Panel, Section, Table, style
@@ -172,46 +172,48 @@ def over_rounds(
     }
     if not any(found.known for found in tracks.values()):
         return None
-    x, everywhere = round_axis(study), _scaled(y, list(tracks.values()))
-    panels, zeros = [], False
+    scale = _scaled(y, list(tracks.values()))
+    styled = [
+        (series, what, DOTTED * number if len(measures) > 1 else style(series.color)[1])
+        for series in study.series
+        for number, (what, _) in enumerate(measures)
+        if tracks[series.name, what].known
+    ]
+    panels = []
     for name in study.panels:
-        members = [
-            (series, what, DOTTED * number if len(measures) > 1 else style(series.color)[1])
-            for series in study.series
-            if series.panel == name
-            for number, (what, _) in enumerate(measures)
-            if tracks[series.name, what].known
-        ]
-        if not members:
-            continue
-        own = [tracks[series.name, what] for series, what, _ in members]
-        axis = everywhere if everywhere.range else _scaled(y, own, apart=True)
-        zeros |= axis.log and any(value == 0 for found in own for value in found.mean)
-        marks = [
-            _mark(series, tracks[series.name, what], what, dash, axis)
-            for series, what, dash in members
-        ]
-        panels.append(Panel(name, marks, x, axis))
-    if everywhere.range is None and len(panels) > 1:
-        text += " Each panel has its own scale."
-    if zeros:
-        text += " Where it is 0 there is a gap, as the axis is logarithmic."
+        members = [found for found in styled if found[0].panel == name]
+        if members:
+            own = [tracks[series.name, what] for series, what, _ in members]
+            axis = scale if scale.range else _scaled(y, own, apart=True)
+            marks = [
+                _mark(s, t, what, dash, axis)
+                for (s, what, dash), t in zip(members, own, strict=True)
+            ]
+            panels.append(Panel(name, marks, round_axis(study), axis))
+    return Chart(key, title, " ".join([text, *_remarks(panels, tracks.values())]), panels)
+
+
+def _remarks(panels: Sequence[Panel], tracks: Iterable[Track]) -> Iterator[str]:
+    """How these panels are to be read."""
+    if len({panel.y.range for panel in panels}) > 1:
+        yield "Each panel has its own scale."
+    if any(panel.y.log for panel in panels) and any(0 in found.mean for found in tracks):
+        yield "Where it is 0 there is a gap if the axis is logarithmic."
     if any(mark.low is not None for panel in panels for mark in panel.marks):
-        text += " Lines are means over seeds, bands go from the smallest to the largest."
-    return Chart(key, title, text, panels)
+        yield "Lines are means over seeds, bands go from the smallest to the largest."
 
 
 def _mark(series: Series, found: Track, what: str, dash: int, axis: Axis) -> Mark:
     several = len(series.runs) > 1
-    floor = axis.range[0] if axis.log and axis.range else -math.inf
+    floor = axis.range[0] if axis.log and axis.range else 0.0  # for what is 0, which no log shows
     return Mark(
         series.line,
         found.rounds,
         [None if axis.log and value == 0 else value for value in found.mean],
         color=style(series.color)[0],
         dash=dash,
-        low=[None if v is None else max(v, floor) for v in found.low] if several else None,
-        high=[None if v is None else max(v, floor) for v in found.high] if several else None,
+        low=[floor if value == 0 else value for value in found.low] if several else None,
+        high=[floor if value == 0 else value for value in found.high] if several else None,
         what=what,
     )
 
@@ -224,9 +226,9 @@ def _scaled(axis: Axis, tracks: Sequence[Track], apart: bool = False) -> Axis:
     if axis.percent:
         return replace(axis, range=(0.0, 1.0))
     means = sorted(value for found in tracks for value in found.mean if value)
-    most = max((value for found in tracks for value in found.high if value), default=1.0)
-    if not means:
-        return replace(axis, range=(0.0, most))
+    if not means or min(value for found in tracks for value in found.low if value) < 0:
+        return replace(axis, range=None)  # whatever there is
+    most = max(value for found in tracks for value in found.high if value)
     least = means[len(means) // 50]  # a few may be so small that they would squeeze all others
     decades = math.log10(most) - math.log10(least)
     if decades < LINEAR:
