@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedro.rounds import Round
     from fedro.rules import RULES, Rule, parse_rule
     from fedro.setup import prepare
+    from fedro.sweeps import read_sweep, sweep
     from fedro.training import run
 
 __version__ = "0.1.0"
@@ -40,9 +41,11 @@ _HOME = {
     "plan": "planning",
     "prepare": "setup",
     "read_experiment": "experiment",
+    "read_sweep": "sweeps",
     "run": "training",
     "run_into": "recorded",
     "search_kappa": "kappa_search",
+    "sweep": "sweeps",
 }
 __all__ = [
     "ATTACKS",
@@ -63,9 +66,11 @@ __all__ = [
     "plan",
     "prepare",
     "read_experiment",
+    "read_sweep",
     "run",
     "run_into",
     "search_kappa",
+    "sweep",
 ]
 
 

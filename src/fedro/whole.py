@@ -18,3 +18,10 @@ def whole_file(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def put(path: Path, text: str) -> Path:
+    """Write a text, whole or not at all."""
+    with whole_file(path) as unfinished:
+        unfinished.write_bytes(text.encode("utf-8", "replace"))
+    return path

@@ -1,7 +1,9 @@
-"""Numbers as people read them."""
+"""Numbers and tables as people read them."""
 
+import csv
+import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def percent(probability: float) -> str:
@@ -26,3 +28,14 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ("---",) * len(header), *rows]
     escaped = (" | ".join(cell.replace("|", r"\|") for cell in line) for line in lines)
     return "\n".join(f"| {line} |" for line in escaped)
+
+
+def csv_table(rows: Iterable[Mapping[str, object]], first: Sequence[str] = ()) -> str:
+    """CSV with a column for every key that any row has; `first` are there in any case."""
+    kept = list(rows)
+    columns = list(dict.fromkeys([*first, *(key for row in kept for key in row)]))
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(kept)
+    return file.getvalue()

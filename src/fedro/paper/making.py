@@ -1,8 +1,6 @@
 """Make a figure: carry out its runs, and write the picture, the numbers and what they say."""
 
-import csv
 import datetime
-import io
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -12,11 +10,11 @@ from pathlib import Path
 from fedro.engine.workers import cores
 from fedro.experiment import Experiment
 from fedro.figures import save
-from fedro.paper.study import Ask, Figure, Finding, Row, Study
-from fedro.record import make_folder, write_whole
+from fedro.paper.study import Ask, Figure, Finding, Study
 from fedro.sweeps import zipped
 from fedro.toml import to_toml
-from fedro.wording import counted, markdown_table
+from fedro.whole import put
+from fedro.wording import counted, csv_table, markdown_table
 
 Carry = Callable[[Mapping[str, Experiment], Path], object]
 
@@ -25,36 +23,26 @@ def make(name: str, figure: Figure, ask: Ask, out: Path, carry: Carry) -> list[P
     """Run what is not finished (`carry` does), and write everything below `out`."""
     study = figure.study(ask)
     folder = out / folder_name(name, ask)
-    make_folder(folder)
     for panel in study.panels:
         if panel.runs:
             config = zipped([experiment for _, experiment in panel.runs.values()])
-            write_whole(folder / f"{name}-{panel.dataset}.toml", to_toml(config).encode())
+            put(folder / f"{name}-{panel.dataset}.toml", to_toml(config))
     if study.experiments:
         carry(study.experiments, folder / "runs")
     rows = figure.table(study, folder / "runs")
     if not rows:
         raise ValueError(f"no run of {name} has been finished: nothing can be drawn")
     findings = figure.judge(study, rows)
-    write_whole(folder / f"{name}.csv", as_csv(rows))
+    put(folder / f"{name}.csv", csv_table(rows))
     save(figure.draw(study, rows), folder / f"{name}.png")
     text = describe(name, figure, ask, study, findings, len({row.get("run") for row in rows}))
-    write_whole(folder / f"{name}.md", text.encode())
+    put(folder / f"{name}.md", text)
     return [folder / f"{name}.{kind}" for kind in ("png", "csv", "md")]
 
 
 def folder_name(name: str, ask: Ask) -> str:
     """A folder for each figure, scale and reading."""
     return "-".join([name, ask.scale, *(["text"] if ask.reading == "text" else [])])
-
-
-def as_csv(rows: list[Row]) -> bytes:
-    """The rows, with a header."""
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue().encode()
 
 
 def describe(

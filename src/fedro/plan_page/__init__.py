@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fedro.planning import Plan
-from fedro.whole import whole_file
+from fedro.whole import put
 
 MOST = 10**6  # clients: the page's integers are exact, and its answers quick, up to here
 START = ("clients", "byzantine", "rounds", "confidence", "dropout", "retries", "bound")
@@ -34,10 +34,7 @@ def save(chosen: Plan, path: Path) -> Path:
     """Write the page, whole or not at all, making the folder if need be."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"cannot write a page to {path}: the name must end in .html")
-    page = as_html(chosen)
-    with whole_file(path) as unfinished:
-        unfinished.write_text(page, encoding="utf-8")
-    return path
+    return put(path, as_html(chosen))
 
 
 def _own_limit(chosen: Plan) -> float | None:

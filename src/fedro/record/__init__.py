@@ -17,7 +17,7 @@ whose checksum does not fit gets the ending ``.damaged``, and the one before it 
 """
 
 from fedro.record.checkpoints import Checkpoint
-from fedro.record.files import RunFolderError, make_folder, write_whole
+from fedro.record.files import RunFolderError, make_folder
 from fedro.record.folder import RunFolder
 from fedro.record.identity import differences
 from fedro.record.lock import InUseError, Lock
@@ -33,5 +33,4 @@ __all__ = [
     "differences",
     "make_folder",
     "read",
-    "write_whole",
 ]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fedro.report.runs import find
 from fedro.report.series import Study, study
-from fedro.whole import whole_file
+from fedro.whole import put
 
 __all__ = ["Written", "write_report"]
 
@@ -46,10 +46,3 @@ def write_report(
 
         files += [put(Path(csv) / name, text) for name, text in tables(found).items()]
     return Written(files, found)
-
-
-def put(path: Path, text: str) -> Path:
-    """Write a file whole or not at all, making its folder if need be."""
-    with whole_file(path) as unfinished:
-        unfinished.write_bytes(text.encode("utf-8", "replace"))
-    return path

@@ -1,14 +1,13 @@
 """The runs as tidy tables, for other programs: one line a run, a round, a client, a lost reply."""
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedro.report.draws import Draws
 from fedro.report.events import Event, events
 from fedro.report.runs import SCORES, Line, Run
 from fedro.report.series import Study
+from fedro.wording import csv_table
 
 Row = Mapping[str, Any]
 
@@ -16,28 +15,19 @@ Row = Mapping[str, Any]
 def tables(study: Study) -> dict[str, str]:
     """The text of each file."""
     return {
-        "runs.csv": text(_run(series.name, run) for series in study.series for run in series.runs),
-        "rounds.csv": text(
+        "runs.csv": csv_table(
+            _run(series.name, run) for series in study.series for run in series.runs
+        ),
+        "rounds.csv": csv_table(
             (_round(run, line) for run in study.runs for line in run.lines),
             ("folder", "seed", "round"),
         ),
-        "clients.csv": text(row for run in study.runs for row in _clients(run)),
-        "ledger.csv": text(
+        "clients.csv": csv_table(row for run in study.runs for row in _clients(run)),
+        "ledger.csv": csv_table(
             ({"folder": run.path, **e._asdict()} for run in study.runs for e in events(run)),
             ("folder", *Event._fields),
         ),
     }
-
-
-def text(rows: Iterable[Row], first: Sequence[str] = ("folder",)) -> str:
-    """As CSV; a column for every key that any row has, and for these."""
-    kept = list(rows)
-    columns = list(dict.fromkeys([*first, *(key for row in kept for key in row)]))
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(kept)
-    return file.getvalue()
 
 
 def _run(series: str, run: Run) -> Row:
