@@ -272,6 +272,24 @@ def test_a_void_round_is_not_searched_for() -> None:
     assert torch.equal(sent("optimal_foe", view), view.honest_mean)
 
 
+def test_a_slope_is_not_taken_for_a_cliff() -> None:
+    """Weights 1/distance leave half of the share with each octave, and have no edge."""
+    looks = []
+
+    def gentle(t: float) -> Look:
+        looks.append(t)
+        share = 1 / (1 + abs(t))
+        return Look(abs(t) * share, t, share)
+
+    def steep(t: float) -> Look:
+        share = 1.0 if abs(t) < 3.3 else 0.5 if abs(t) < 7.7 else 0.0
+        return Look(abs(t) * share, t, share)
+
+    assert peaks(gentle, 1.0)[0].value > 0.999
+    assert len(looks) < 75
+    assert peaks(steep, 1.0)[0].value == pytest.approx(7.7 / 2, rel=0.01)
+
+
 # --- the others ----------------------------------------------------------------------------------
 
 

@@ -183,24 +183,3 @@ def test_columns() -> None:
         sample = kernels.columns(y, index, rows=[4, 1])
         assert sample.dtype == np.float64
         assert (sample == reference.wide(y)[[4, 1]][:, index]).all()
-
-
-@everywhere
-@pytest.mark.parametrize("dtype", list(TOLERANCE))
-def test_a_vector_is_written_into_the_picked_rows(dtype: str, backend: Any) -> None:
-    x = torch.from_numpy(normal(5, 9000)).to(getattr(torch, dtype))
-    message = x[4].clone()
-    message[3] = torch.nan
-    padded = torch.zeros(5, 9008, dtype=x.dtype)
-    for out in (x.clone(), padded[:, :9000], torch.zeros(9000, 5, dtype=x.dtype).T):
-        before = out.clone()
-        kernels.write(out, message, rows=[0, 2], backend=backend)
-        for row in (0, 2):
-            torch.testing.assert_close(out[row], message, rtol=0, atol=0, equal_nan=True)
-        assert torch.equal(out[[1, 3, 4]], before[[1, 3, 4]])
-    assert (padded[:, 9000:] == 0).all()
-    if dtype != "bfloat16":
-        array = np.zeros((3, 9000), dtype)
-        kernels.write(array, message.numpy(), rows=[1], backend=backend)
-        np.testing.assert_array_equal(array[1], message.numpy())
-        assert (array[[0, 2]] == 0).all()

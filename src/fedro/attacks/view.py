@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,15 +44,14 @@ class Forged(NamedTuple):
 
     def write(self, updates: Tensor, rows: Rows) -> None:
         """Put the messages into the matrix, one after the other."""
-        if self.rows is None or not len(rows):
+        if self.rows is None:
             return
-        if isinstance(self.rows, Tensor):
-            kernels.write(updates, self.rows, rows=rows)
-        elif callable(self.rows):
+        if callable(self.rows):
             self.rows(updates, rows)
-        else:
-            for message, row in zip(self.rows, rows, strict=False):  # first: they are counted
-                updates[int(row)] = message
+            return
+        messages = repeat(self.rows) if isinstance(self.rows, Tensor) else self.rows
+        for message, row in zip(messages, rows, strict=False):  # messages first: they are counted
+            updates[int(row)] = message
 
 
 @dataclass
@@ -94,8 +94,8 @@ class View:
     @property
     def informed(self) -> bool:
         """Is there an honest row without NaN and Inf? One is enough: no pass over all of them."""
-        rows = (self.updates[int(row)][None, :] for row in self.honest)
-        return any(bool(kernels.facts(row).finite[0]) for row in rows)
+        rows = (self.updates[int(row)] for row in self.honest)
+        return any(bool(row.sum().isfinite() or row.isfinite().all()) for row in rows)
 
     @property
     def finite(self) -> Rows:

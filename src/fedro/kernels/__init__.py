@@ -7,10 +7,10 @@
     value, finite = band(updates, b, n - b)             # (d,) trimmed mean
     sample = columns(updates, index)                    # (n, k), float64
 
-and two that fill rows: `normal` with random numbers, `write` with copies of a vector.
+and `normal`, which fills rows with random numbers.
 
 Large inputs on the CPU run compiled kernels, all else runs torch operations; `updates` is never
-copied whole, and only these two modify it. A pass is optimistic: it tells which rows hold NaN or
+copied whole, and only `normal` modifies it. A pass is optimistic: it tells which rows hold NaN or
 Inf, and the caller drops them (`rows=`) and repeats.
 """
 
@@ -45,7 +45,6 @@ __all__ = [
     "normal",
     "picked",
     "threads",
-    "write",
 ]
 
 Backend = Literal["auto", "cpu", "generic"]
@@ -184,17 +183,6 @@ def normal(
     """
     x = matrix(out)
     _backend(x, backend).normal(x, _rows(x, rows), rng, mean, std)
-
-
-def write(
-    out: Any, vector: Any, *, rows: ArrayLike | None = None, backend: Backend = "auto"
-) -> None:
-    """Put a vector (d,) into each of the picked rows of `out` (n, d).
-
-    Torch does it as fast, but its threads go on spinning, and steal a core from what comes next.
-    """
-    x = matrix(out)
-    _backend(x, backend).write(x, _rows(x, rows), _reference(x, vector))
 
 
 def picked(updates: Any, rows: ArrayLike | None = None) -> Rows:

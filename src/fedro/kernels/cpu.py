@@ -154,18 +154,6 @@ def normal(x: Matrix, rows: Rows, rng: np.random.Generator, mean: float, std: fl
         pass
 
 
-def write(x: Matrix, rows: Rows, vector: Array) -> None:
-    """Copy a vector into rows."""
-
-    def task(start: int, stop: int) -> None:
-        for row in rows:
-            with x.writing(x.source[row], slice(start, stop)) as block:
-                block[:] = vector[start:stop]
-
-    for _ in ordered(task, x.shape[1], stride(x.shape[1])):
-        pass
-
-
 def _shift(rows: int, size: int) -> int:
     """How many cache lines, 2^shift, a row of a tile has, for the tile to be about `size` bytes."""
     return min(max((size // (64 * rows)).bit_length() - 1, 2), 6)

@@ -110,13 +110,6 @@ def normal(x: Matrix, rows: Rows, rng: np.random.Generator, mean: float, std: fl
         x.source[row] = values if x.is_torch else values.numpy()
 
 
-def write(x: Matrix, rows: Rows, vector: Array) -> None:
-    """Copy a vector into rows."""
-    value = x.like(vector)
-    for row in rows:
-        x.source[row] = value
-
-
 def _row_sums(values: Tensor) -> Tensor:
     """The sum of each row; in NumPy, since torch splits a long one by its number of threads."""
     if values.device.type != "cpu":
