@@ -111,7 +111,7 @@ def judge(study: Study, rows: list[Row]) -> list[Finding]:
             f"from {min(never, default='none')} on.",
         ),
         Finding(
-            "It fails exactly as often as bad clients outnumber b̂ by chance.",
+            "It fails as often as bad clients outnumber b̂ by chance.",
             "not held" if unlikely else "held",
             f"Exact probability of that in T rounds: {told}. "
             + (f"Too unlikely: {unlikely}." if unlikely else "No count is out of the ordinary."),

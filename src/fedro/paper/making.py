@@ -3,13 +3,16 @@
 import datetime
 import os
 import platform
+import textwrap
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from matplotlib.figure import Figure as Picture
+
 from fedro.engine.workers import cores
 from fedro.experiment import Experiment
-from fedro.figures import save
+from fedro.figures import GREY, save
 from fedro.paper.study import Ask, Figure, Finding, Study
 from fedro.sweeps import zipped
 from fedro.toml import to_toml
@@ -34,7 +37,7 @@ def make(name: str, figure: Figure, ask: Ask, out: Path, carry: Carry) -> list[P
         raise ValueError(f"no run of {name} has been finished: nothing can be drawn")
     findings = figure.judge(study, rows)
     put(folder / f"{name}.csv", csv_table(rows))
-    save(figure.draw(study, rows), folder / f"{name}.png")
+    save(labelled(figure.draw(study, rows), ask, study), folder / f"{name}.png")
     text = describe(name, figure, ask, study, findings, len({row.get("run") for row in rows}))
     put(folder / f"{name}.md", text)
     return [folder / f"{name}.{kind}" for kind in ("png", "csv", "md")]
@@ -43,6 +46,16 @@ def make(name: str, figure: Figure, ask: Ask, out: Path, carry: Carry) -> list[P
 def folder_name(name: str, ask: Ask) -> str:
     """A folder for each figure, scale and reading."""
     return "-".join([name, ask.scale, *(["text"] if ask.reading == "text" else [])])
+
+
+def labelled(picture: Picture, ask: Ask, study: Study) -> Picture:
+    """The picture, saying below in what it is smaller than the paper's."""
+    if study.savings:
+        text = f"Scale {ask.scale}, smaller than the paper: {'; '.join(study.savings)}."
+        width = round(15 * picture.get_figwidth())  # characters
+        note = "\n".join(textwrap.wrap(text, width))
+        picture.text(0.01, -0.01, note, va="top", fontsize=8, color=GREY)
+    return picture
 
 
 def describe(
