@@ -45,9 +45,9 @@ def study(ask: Ask) -> Study:
         f"K = {base.local_steps} and batches of {base.batch_size}: the paper states neither",
         f"a run has failed if its accuracy is below {FAILED:.0%} of that at n̂ = {sizes[-1]}",
     ]
-    title = f"{name}: n = {base.clients}, b = {base.byzantine}, T = {base.rounds}"
+    setting = f"n = {base.clients}, b = {base.byzantine}, T = {base.rounds}"
     facts = {"base": chosen({name: base}, ask)[name], "reading": ask.reading}
-    return Study([panel(name, title, points, ask.seeds or seeds, **facts)], choices, savings)
+    return Study([panel(name, setting, points, ask.seeds or seeds, **facts)], choices, savings)
 
 
 def smoke(base: Experiment) -> Experiment:

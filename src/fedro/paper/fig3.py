@@ -64,8 +64,8 @@ def _panel(name: str, base: Experiment, seeds: int) -> Panel:
             row = {"plan": kind, "tolerated": b, "attack": attack}
             experiment = base.replace(tolerated=b, attack=attack)
             points[f"attack={attack},tolerated={b}"] = (row, experiment)
-    title = f"{name}: n = {base.clients}, b = {base.byzantine}, n̂ = {base.sampled}"
-    return panel(name, title, points, seeds, paper=base.tolerated, exact=exact.tolerated)
+    setting = f"n = {base.clients}, b = {base.byzantine}, n̂ = {base.sampled}"
+    return panel(name, setting, points, seeds, paper=base.tolerated, exact=exact.tolerated)
 
 
 def _planned_rounds(name: str, base: Experiment) -> int:
@@ -126,7 +126,7 @@ def _harmless(part: Panel, rows: list[Row], kind: str) -> Finding:
     }
     told = "; ".join(f"{ATTACKS[attack]} {cost}" for attack, cost in costs.items())
     return Finding(
-        f"{part.dataset}, b̂ = {part.facts[kind]} ({PLANS[kind]}): no attack costs "
+        f"{part.name}, b̂ = {part.facts[kind]} ({PLANS[kind]}): no attack costs "
         f"{100 * MARGIN:.0f} points of accuracy.",
         _verdict([(cost.low > -MARGIN, cost.high < -MARGIN) for cost in costs.values()]),
         f"Against no attack: {told}.",
@@ -154,7 +154,7 @@ def _better(part: Panel, rows: list[Row]) -> Finding:
         [fmean(found[seed] for found in gains.values()) for seed in range(seeds)] or [0]
     )
     return Finding(
-        f"{part.dataset}: the exact b̂ = {part.facts['exact']} does better than the paper's "
+        f"{part.name}: the exact b̂ = {part.facts['exact']} does better than the paper's "
         f"{part.facts['paper']} (beyond the paper).",
         _sign(whole),
         f"In the mean over attacks {whole}; {told}.",

@@ -64,11 +64,11 @@ def _panel(name: str, base: Experiment, steps: tuple[int, ...], seeds: int) -> P
         for k in steps
         for attack in ATTACKS
     }
-    title = (
-        f"{name}: n = {base.clients}, b = {base.byzantine}, n̂ = {base.sampled}, "
+    setting = (
+        f"n = {base.clients}, b = {base.byzantine}, n̂ = {base.sampled}, "
         f"b̂ = {base.tolerated}, T = {base.rounds}"
     )
-    return panel(name, title, points, seeds)
+    return panel(name, setting, points, seeds)
 
 
 def judge(study: Study, rows: list[Row]) -> list[Finding]:
@@ -99,7 +99,7 @@ def _grows(part: Panel, rows: list[Row]) -> Finding:
     whole = interval([fmean(gains[a][seed] for a in strong) for seed in range(seeds)] or [0.0])
     told = "; ".join(f"{ATTACKS[a]} {interval(found)}" for a, found in gains.items() if found)
     return Finding(
-        f"{part.dataset}: more local steps help against the stronger attacks "
+        f"{part.name}: more local steps help against the stronger attacks "
         f"({', '.join(ATTACKS[attack] for attack in strong)}).",
         "held" if whole.low > 0 else "not held" if whole.high < 0 else "undecided",
         f"From K = {few} to {many}: {whole} in the mean of these; {told}.",

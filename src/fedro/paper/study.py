@@ -39,9 +39,19 @@ class Panel:
     """Runs that are drawn together: the settings that differ, and the experiment of each."""
 
     dataset: str
-    title: str
+    setting: str  # in a few words
     runs: dict[str, tuple[Row, Experiment]]  # by the folder's name: what it varies
     facts: Row = field(default_factory=dict)  # what the figure needs to know besides
+
+    @property
+    def name(self) -> str:
+        """The data set as people write it."""
+        return {"femnist": "FEMNIST", "cifar10": "CIFAR-10"}.get(self.dataset, self.dataset)
+
+    @property
+    def title(self) -> str:
+        """The data set and the setting."""
+        return f"{self.name}: {self.setting}"
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,11 @@ def chosen(bases: Mapping[str, Experiment], ask: Ask) -> dict[str, Experiment]:
 
 
 def panel(
-    dataset: str, title: str, points: Mapping[str, tuple[Row, Experiment]], seeds: int, **facts: Any
+    dataset: str,
+    setting: str,
+    points: Mapping[str, tuple[Row, Experiment]],
+    seeds: int,
+    **facts: Any,
 ) -> Panel:
     """Every point with every seed; the seeds are the outer loop, so that a half is useful."""
     runs = {
@@ -99,7 +113,7 @@ def panel(
         for seed in range(seeds)
         for name, (row, experiment) in points.items()
     }
-    return Panel(dataset, title, runs, facts)
+    return Panel(dataset, setting, runs, facts)
 
 
 def results(study: Study, folder: Path) -> list[Row]:
