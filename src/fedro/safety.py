@@ -1,8 +1,8 @@
 """n̂ and b̂ of an experiment: from the plan, or as given, with what is to be said about them."""
 
 from fedro.experiment import Experiment, ExperimentError
-from fedro.feasibility import Setting
 from fedro.planning import plan
+from fedro.tails import all_draws_within
 from fedro.wording import percent
 
 FEW = 10  # clients sampled a round where nobody is bad, and the plan has nothing to say
@@ -26,16 +26,7 @@ def choose_sample(experiment: Experiment, clients: int) -> tuple[int, int, list[
         )
         return chosen.sampled, chosen.tolerated, []
     assert sampled is not None  # the experiment has seen to it
-    risk = Setting(
-        population=clients,
-        byzantine=experiment.byzantine,
-        draws=experiment.rounds,
-        retries=0,
-        dropout=0.0,
-        confidence=experiment.confidence,
-        bound="exact",
-    )
-    safe = risk.achieved(sampled, tolerated)
+    safe = all_draws_within(tolerated, clients, experiment.byzantine, sampled, experiment.rounds)
     if safe >= experiment.confidence:
         return sampled, tolerated, []
     return sampled, tolerated, [unsafe(experiment, clients, safe)]

@@ -137,3 +137,10 @@ def binomial_log_cdf(k: int, n: int, p: float) -> float:
         )
         return math.log1p(-math.exp(log_upper))
     return _log_sum(binomial_log_pmf(k, n, p), lambda x: x / (n - x + 1) / odds, range(k, 0, -1))
+
+
+def all_draws_within(
+    tolerated: int, population: int, byzantine: int, sampled: int, draws: int
+) -> float:
+    """The exact probability that none of so many draws holds more bad clients than tolerated."""
+    return math.exp(draws * hypergeometric_log_cdf(tolerated, population, byzantine, sampled))

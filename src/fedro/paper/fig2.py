@@ -7,11 +7,11 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Picture
 
 from fedro.experiment import Experiment, read_experiment
-from fedro.feasibility import Setting
 from fedro.figures import BLUE, GREY, RED, STYLE
 from fedro.paper.evidence import chance_of
 from fedro.paper.shared import SMALL
 from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study, chosen, panel, results
+from fedro.tails import all_draws_within
 
 SIZES: tuple[int, ...] = (1, 6, 11, 16, 21, 26, 31, 36, 41, 46, 51, 56)
 THRESHOLD = 30  # where the paper sees it
@@ -66,16 +66,7 @@ def safe(part: Panel, sampled: int, allowed: int) -> float:
     """The exact probability that |B_t| ≤ b̂ in all rounds."""
     base: Experiment = part.facts["base"]
     assert base.clients is not None
-    setting = Setting(
-        population=base.clients,
-        byzantine=base.byzantine,
-        draws=base.rounds,
-        retries=0,
-        dropout=0.0,
-        confidence=base.confidence,
-        bound="exact",
-    )
-    return setting.achieved(sampled, allowed)
+    return all_draws_within(allowed, base.clients, base.byzantine, sampled, base.rounds)
 
 
 def table(study: Study, folder: Path) -> list[Row]:
