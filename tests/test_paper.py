@@ -82,6 +82,7 @@ def test_figure_3_has_the_papers_and_the_exact_tolerance() -> None:
     [
         ({"scale": "huge"}, "unknown scale 'huge'"),
         ({"reading": "figure"}, "unknown reading 'figure'"),
+        ({"seeds": 0}, "seeds"),
     ],
 )
 def test_unknown_wishes_are_explained(ask: dict, message: str) -> None:
@@ -117,7 +118,7 @@ def test_pairs_are_of_the_same_seed() -> None:
         {"seed": s, "attack": a, "accuracy": s + x} for s in (2, 1) for a, x in (("n", 0), ("f", 5))
     ]
     rows.append({"seed": 9, "attack": "f", "accuracy": 100})  # no partner
-    assert paired(rows, {"attack": "n"}, {"attack": "f"}) == [5, 5]
+    assert paired(rows, {"attack": "n"}, {"attack": "f"}) == {2: 5, 1: 5}
 
 
 def test_chance_of_a_count() -> None:
@@ -131,7 +132,7 @@ def test_chance_of_a_count() -> None:
 
 
 def fig2_rows(study, broken):
-    """Rows as of finished runs, of which `broken(n̂, seed)` failed."""
+    """Rows as of finished runs, of which `broken(n̂, seed)` were taken over and failed."""
     (panel,) = study.panels
     return [
         {
@@ -140,8 +141,10 @@ def fig2_rows(study, broken):
             "accuracy": 0.05 if broken(settings["sampled"], settings["seed"]) else 0.8,
             "safe_probability": fig2.safe(panel, settings["sampled"], settings["tolerated"]),
             "failed": broken(settings["sampled"], settings["seed"]),
+            "takeovers": int(broken(settings["sampled"], settings["seed"])),
+            "run": name,
         }
-        for settings, _ in panel.runs.values()
+        for name, (settings, _) in panel.runs.items()
     ]
 
 
@@ -153,14 +156,45 @@ def test_figure_2_probabilities_are_the_hypergeometric_tails() -> None:
         assert exact == pytest.approx(p, abs=0.001)
 
 
-def test_figure_2_verdicts() -> None:
+@pytest.mark.parametrize(
+    ("broken", "verdicts"),
+    [
+        (lambda n, _: n < 30, ["held", "held", "held", "not held"]),  # 26 fails too often
+        (lambda n, s: n < 20 or (n == 21 and s < 3), ["held", "not held", "held", "held"]),
+        (lambda n, _: False, ["undecided", "not held", "undecided", "not held"]),
+        (lambda n, _: n in (1, 41), ["not held", "not held", "held", "not held"]),
+    ],
+)
+def test_figure_2_verdicts(broken, verdicts: list[str]) -> None:
     study = FIGURES["fig2"].study(Ask("desk"))
-    sharp = fig2.judge(study, fig2_rows(study, lambda n, _: n < 30))
-    assert [finding.verdict for finding in sharp] == ["held", "held", "not held"]  # 26 too often
-    likely = fig2.judge(study, fig2_rows(study, lambda n, seed: n < 20 or (n == 21 and seed < 3)))
-    assert [finding.verdict for finding in likely] == ["held", "not held", "held"]
-    never = fig2.judge(study, fig2_rows(study, lambda *_: False))
-    assert never[0].verdict == "not held"
+    found = fig2.judge(study, fig2_rows(study, broken))
+    assert [finding.verdict for finding in found] == verdicts
+
+
+def test_figure_2_with_one_seed_decides_only_by_counterexample() -> None:
+    study = FIGURES["fig2"].study(Ask("desk", seeds=1))
+    found = fig2.judge(study, fig2_rows(study, lambda n, _: n < 30))
+    assert [finding.verdict for finding in found] == ["undecided", "undecided", "held", "undecided"]
+
+
+def test_figure_2_a_failure_without_a_takeover_counts_against_it() -> None:
+    study = FIGURES["fig2"].study(Ask("desk"))
+    rows = fig2_rows(study, lambda n, _: n < 20)
+    rows[-1]["failed"] = True
+    odd = fig2.judge(study, rows)[2]
+    assert odd.verdict == "not held"
+    assert rows[-1]["run"] in odd.because
+
+
+def test_figure_2_without_a_run_to_compare_with_says_nothing_of_that_seed(tmp_path: Path) -> None:
+    study = FIGURES["fig2"].study(Ask("smoke"))
+    small = {name: e.replace(rounds=1) for name, e in study.experiments.items()}
+    wanted = ["digits,sampled=1,seed=0", "digits,sampled=21,seed=0", "digits,sampled=1,seed=1"]
+    sweep({name: small[name] for name in wanted}, tmp_path)
+    failed = {row["run"]: row["failed"] for row in fig2.table(study, tmp_path)}
+    assert failed["digits,sampled=1,seed=1"] is None
+    assert failed["digits,sampled=21,seed=0"] is False
+    assert len(fig2.judge(study, fig2.table(study, tmp_path))) == 3
 
 
 def fig3_rows(study, cost, gain=0.0):
@@ -199,6 +233,20 @@ def test_one_seed_decides_nothing() -> None:
     study = FIGURES["fig3"].study(Ask("desk", only="femnist", seeds=1))
     found = fig3.judge(study, fig3_rows(study, 0.3))
     assert {finding.verdict for finding in found} == {"undecided"}
+
+
+def test_figure_3_needs_every_attack_and_pairs_of_the_same_seed() -> None:
+    study = FIGURES["fig3"].study(Ask("desk", only="femnist"))
+    rows = fig3_rows(study, 0.01, 0.02)
+    without = [row for row in rows if row["attack"] != "foe"]
+    first, _, better = fig3.judge(study, without)
+    assert first.verdict == "undecided"
+    assert "fall of empires no pairs" in first.because
+    assert better.verdict == "undecided"
+    assert "no pairs" in better.because
+    missing = {("foe", 1), ("alie", 2)}  # so only seed 0 has everything
+    fewer = [row for row in rows if (row["attack"], row["seed"]) not in missing]
+    assert "(one seed)" in fig3.judge(study, fewer)[2].because
 
 
 @pytest.mark.parametrize(
@@ -306,6 +354,26 @@ def test_figures_without_all_runs_say_so(made: Path, tmp_path: Path) -> None:
     *_, text = make("fig3", fig3.FIGURE, Ask("smoke", seeds=1), tmp_path, lambda *_: None)
     assert "**9 of 10 runs are finished.**" in text.read_text()
     assert gone not in (tmp_path / "fig3-smoke" / "fig3.csv").read_text()
+
+
+def test_one_data_set_has_files_of_its_own(made: Path) -> None:
+    make("fig3", fig3.FIGURE, Ask("smoke", only="digits", seeds=1), made.parent, lambda *_: None)
+    assert (made / "fig3-digits.md").exists()
+    assert "](fig3-digits.png)" in (made / "fig3-digits.md").read_text()
+
+
+def test_a_reading_that_changes_nothing_has_no_runs_of_its_own(made: Path) -> None:
+    make("fig3", fig3.FIGURE, Ask("smoke", "text", seeds=1), made.parent, lambda *_: None)
+    assert "of 10 runs" not in (made / "fig3.md").read_text()
+
+
+def test_all_figures_go_on_without_one_that_cannot_be_made(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("fedro.cli.sweeping.shown", lambda *_: {})
+    ran = CliRunner().invoke(app, ["reproduce", "all", "--scale", "smoke", "--out", str(tmp_path)])
+    assert ran.exit_code == 1
+    assert "no run of fig2 has been finished" in ran.output
+    assert "no run of fig4 has been finished" in ran.output
+    assert (tmp_path / "fig1-smoke" / "fig1.png").exists()
 
 
 def test_nothing_finished_is_an_error(tmp_path: Path) -> None:

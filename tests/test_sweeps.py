@@ -100,6 +100,7 @@ def test_a_base_is_built_in_or_beside_the_file(tmp_path: Path) -> None:
         ({"seed": [0, 1], "rounds": [2], "zip": ["seed", "rounds"]}, "the same length"),
         ({"seed": list(range(200)), "rounds": list(range(1, 200))}, "more than 10,000 runs"),
         ({"base": "nothing"}, "nothing: there is no such file"),
+        ({"base": ["demo", "femnist"]}, "name one experiment or file"),
     ],
 )
 def test_bad_lists_are_explained(values: dict, message: str) -> None:
@@ -112,7 +113,27 @@ def test_names_are_folders_of_their_own() -> None:
     names = list(expand({"attack": attacks}))
     assert len(set(names)) == len(attacks)
     assert all(len(name) < 140 and not set(name) & set("/ '()|\n") for name in names)
-    assert names == list(expand({"attack": attacks}))
+    turned = expand({"attack": attacks[::-1]})
+    assert {name: e.attack for name, e in turned.items()} == dict(zip(names, attacks, strict=True))
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../other", "/tmp/other", "a/b", "lock", "log.txt"]
+)
+def test_names_of_your_own_stay_in_the_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a run's folder"):
+        sweep({name: Experiment(**SMALL)}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match="one folder on some disks"):
+        sweep({"net": Experiment(**SMALL), "Net": Experiment(**SMALL)}, tmp_path / "out")
+
+
+def test_ten_thousand_runs_are_read_at_once() -> None:
+    start = time.process_time()
+    assert (
+        len(expand({"seed": list(range(2500)), "rule": ["mean", "median", "krum", "mda"]})) == 10**4
+    )
+    assert time.process_time() - start < 30
 
 
 @given(
@@ -211,6 +232,47 @@ def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
     finally:
         told.close()
     assert read(tmp_path / "seed=0").rounds  # saved, as far as it went
+
+
+def test_a_sweep_of_inline_runs_goes_on_however_few_are_left(tmp_path: Path) -> None:
+    experiments = expand({**SMALL, "engine": "inline", "rounds": 30, "seed": [0, 1]})
+    told = carry_out(experiments, tmp_path, jobs=2)
+    next(news for news in told if news.outcome is not None)
+    told.close()
+    assert all(outcome.error is None for outcome in sweep(experiments, tmp_path, jobs=2).values())
+
+
+def test_a_run_that_swallows_the_interrupt_is_saved(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "deaf.py").write_text(
+        "import signal\nfrom torch import nn\n\n"
+        "def make(shape, classes):\n"
+        "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    endless = {**SMALL, "model": "deaf:make", "rounds": 10**6, "checkpoint_every": 10**6}
+    told = carry_out({"deaf": Experiment(**endless)}, Path("out"))
+    next(told)
+    told.close()
+    assert list(Path("out/deaf/checkpoints").iterdir())
+
+
+def test_a_damaged_run_does_not_stop_the_others(tmp_path: Path) -> None:
+    sweep(expand({**SMALL, "seed": [0]}), tmp_path)
+    (tmp_path / "seed=0" / "summary.json").write_text("{")
+    damaged, whole = sweep(expand({**SMALL, "seed": [0, 1]}), tmp_path).values()
+    assert "summary.json is damaged" in str(damaged.error)
+    assert whole.summary is not None
+
+
+def test_quiet_still_tells_what_failed(tmp_path: Path) -> None:
+    config = written(tmp_path / "s.toml", {**SMALL, "rule": ["nonsense"]})
+    done = CliRunner().invoke(app, ["sweep", str(config), "--out", str(tmp_path / "o"), "--quiet"])
+    assert done.exit_code == 1
+    assert "rule=nonsense: unknown rule" in done.stderr
+    assert not done.stdout
+    assert "Traceback" in (tmp_path / "o" / "log.txt").read_text()
 
 
 @pytest.mark.slow

@@ -30,23 +30,31 @@ class Child:
         orders, self._orders = os.pipe()
         self.answers, answers = os.pipe()
         path = os.pathsep.join(filter(None, sys.path))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, str(orders), str(answers)],
-            pass_fds=[orders, answers, *keep],
-            stdin=subprocess.DEVNULL,
-            stderr=log,
-            process_group=0,  # Ctrl-C is for the process that gives orders
-            env={**os.environ, **environment, "PYTHONPATH": path},
-        )
-        os.close(orders)
-        os.close(answers)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, str(orders), str(answers)],
+                pass_fds=[orders, answers, *keep],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                process_group=0,  # Ctrl-C is for the process that gives orders
+                env={**os.environ, **environment, "PYTHONPATH": path},
+            )
+        except BaseException:
+            os.close(self._orders)
+            os.close(self.answers)
+            raise
+        finally:
+            os.close(orders)
+            os.close(answers)
         self._read = b""
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Give an order; that a child is dead is noticed when its answers end."""
         assert self._orders is not None
+        rest = json.dumps(message).encode() + b"\n"
         with suppress(BrokenPipeError):
-            os.write(self._orders, json.dumps(message).encode() + b"\n")
+            while rest:
+                rest = rest[os.write(self._orders, rest) :]
 
     def receive(self) -> list[dict[str, Any]] | None:
         """The answers that have arrived, or None when the child is dead."""
@@ -62,15 +70,16 @@ class Child:
             os.close(self._orders)
             self._orders = None
 
-    def stop(self, patience: float = 0) -> None:
-        """End the process, whatever it does, after so many seconds in which it may end itself."""
+    def stop(self, patience: float = 0) -> bool:
+        """End the process after so many seconds in which it may end itself; whether it did."""
         self.dismiss()
-        if patience:
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(patience)
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience)
+        by_itself = self.process.poll() is not None
         self.process.kill()
         self.process.wait()
         os.close(self.answers)
+        return by_itself
 
 
 def serve(main: Callable[[TextIO, TextIO], None]) -> None:

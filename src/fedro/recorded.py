@@ -9,7 +9,7 @@ from torch import nn
 
 from fedro.data import Federation
 from fedro.experiment import Experiment
-from fedro.record import RunFolder, RunFolderError, differences, read
+from fedro.record import RunFolder, RunFolderError, differences, read_config
 from fedro.rounds import Round
 from fedro.server import State
 from fedro.setup import Setup, prepare
@@ -106,4 +106,4 @@ def differences_to(experiment: Experiment, path: Path) -> str:
 
 def experiment_of(path: Path) -> Experiment:
     """The experiment whose run a folder holds."""
-    return Experiment(**read(path).config)
+    return Experiment(**read_config(path))

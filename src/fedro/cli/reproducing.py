@@ -47,19 +47,26 @@ def reproduce(
     from fedro.paper import FIGURES, Ask, make
 
     ask = Ask(scale, reading, only, seeds)
-    wanted = FIGURES if figure == "all" else {figure: FIGURES[figure]}
-    console, failed = Console(), 0
-    for name, each in wanted.items():
+    console, failures = Console(), 0
+
+    def carry(experiments: "Mapping[str, Experiment]", folder: Path) -> None:
+        nonlocal failures
+        outcomes = shown(experiments, folder, jobs, console)
+        failures += sum(outcome.error is not None for outcome in outcomes.values())
+
+    for name in FIGURES if figure == "all" else (figure,):
+        each = FIGURES[name]
         console.print(f"[bold]{name}[/], {each.title} ({scale})")
-
-        def carry(experiments: "Mapping[str, Experiment]", folder: Path) -> None:
-            nonlocal failed
-            outcomes = shown(experiments, folder, jobs, console)
-            failed += sum(outcome.error is not None for outcome in outcomes.values())
-
-        for path in make(name, each, ask, out, carry):
-            console.print(str(path), highlight=False, soft_wrap=True)
-        console.print(path.read_text(), markup=False, highlight=False, soft_wrap=True)
-    if failed:
-        print(f"fedro: {failed} runs failed; the figures are without them", file=sys.stderr)
+        try:
+            *_, text = made = make(name, each, ask, out, carry)
+        except ValueError as error:
+            if figure != "all":
+                raise
+            print(f"fedro: {name}: {error}", file=sys.stderr)
+            failures += 1
+            continue
+        console.print(text.read_text(), markup=False, highlight=False, soft_wrap=True)
+        console.print(*made, sep="\n", markup=False, highlight=False, soft_wrap=True)
+    if failures:
+        print("fedro: not all of it could be made, see above", file=sys.stderr)
         raise typer.Exit(1)

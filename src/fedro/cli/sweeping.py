@@ -43,9 +43,11 @@ def sweep(
     out = out or Path("runs") / Path(config).stem
     experiments = read_sweep(config, changes or [])
     outcomes = shown(experiments, out, jobs, Console(quiet=quiet))
-    failed = sum(outcome.error is not None for outcome in outcomes.values())
+    failed = {name: each.error for name, each in outcomes.items() if each.error is not None}
+    for name, error in failed.items() if quiet else ():
+        print(f"fedro: {name}: {error}", file=sys.stderr)
     if failed:
-        print(f"fedro: {failed} of {len(outcomes)} runs failed", file=sys.stderr)
+        print(f"fedro: {len(failed)} of {len(outcomes)} runs failed", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -60,7 +62,7 @@ def shown(
         with closing(carry_out(experiments, out, jobs)) as told:
             outcomes = display.follow(experiments, told, console)
     except KeyboardInterrupt:
-        typer.echo("Stopped and saved: the same command goes on.")
+        console.print("Stopped and saved: the same command goes on.")
         raise typer.Exit(130) from None
     console.print(display.closing(experiments, outcomes, out), soft_wrap=True, highlight=False)
     return outcomes

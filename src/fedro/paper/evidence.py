@@ -1,13 +1,13 @@
 """What numbers from a few seeds can say, and what they cannot."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
 from scipy.stats import binomtest, t
 
-from fedro.paper.study import Row
+from fedro.paper.study import Row, Verdict
 
 LEVEL = 0.95
 
@@ -25,26 +25,44 @@ class Interval(NamedTuple):
         return f"{100 * self.mean:+.1f}{width} points"
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Student's interval; a single value says nothing about how far it may be off."""
+def interval(values: Collection[float], cases: int = 1) -> Interval:
+    """Student's interval, wider if it is one of several cases of which any may decide.
+
+    A single value says nothing about how far it may be off.
+    """
     mean = fmean(values)
     if len(values) < 2:
         return Interval(mean, -math.inf, math.inf)
-    half = float(t.ppf((1 + LEVEL) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    level = 1 - (1 - LEVEL) / cases
+    half = float(t.ppf((1 + level) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
 
 
-def paired(rows: Sequence[Row], first: Row, second: Row, key: str = "accuracy") -> list[float]:
-    """second − first, seed by seed, over the seeds that both have."""
+def sign(found: Interval | None) -> Verdict:
+    """Whether it is above zero."""
+    if found is None:
+        return "undecided"
+    return "held" if found.low > 0 else "not held" if found.high < 0 else "undecided"
+
+
+def averaged(differences: Collection[Mapping[int, float]]) -> Interval | None:
+    """The mean of several differences over the seeds that all of them have; None without any."""
+    seeds = set.intersection(*(set(found) for found in differences)) if differences else set()
+    means = [fmean(found[seed] for found in differences) for seed in sorted(seeds)]
+    return interval(means) if means else None
+
+
+def paired(rows: Sequence[Row], first: Row, second: Row, key: str = "accuracy") -> dict[int, float]:
+    """second − first for each seed that both have."""
     ours, theirs = (
         {row["seed"]: row[key] for row in rows if matches(row, wanted)}
         for wanted in (second, first)
     )
-    return [
-        ours[seed] - theirs[seed]
+    return {
+        seed: ours[seed] - theirs[seed]
         for seed in ours
         if theirs.get(seed) is not None and ours[seed] is not None
-    ]
+    }
 
 
 def matches(row: Row, wanted: Row) -> bool:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -10,10 +9,21 @@ from matplotlib.figure import Figure as Picture
 
 from fedro.experiment import Experiment, read_experiment
 from fedro.figures import STYLE
-from fedro.paper.evidence import Interval, interval, matches, paired
+from fedro.paper.evidence import averaged, interval, matches, paired, sign
 from fedro.paper.fig2 import smoke
-from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, shortened
-from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study, chosen, panel
+from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, data_taken, shortened, told
+from fedro.paper.study import (
+    Ask,
+    Figure,
+    Finding,
+    Panel,
+    Row,
+    Study,
+    Verdict,
+    chosen,
+    panel,
+    stated,
+)
 from fedro.planning import plan
 from fedro.record import read
 
@@ -42,9 +52,10 @@ def study(ask: Ask) -> Study:
         bases = {"femnist": femnist, "cifar10": cifar}
     panels = [_panel(name, base, ask.seeds or seeds) for name, base in chosen(bases, ask).items()]
     choices = [
+        *data_taken(bases),
         CHOICE,
-        f"batches of {min(e.batch_size for e in bases.values())}: the paper does not state it",
-        "b̂ = 11 (FEMNIST) and 13 (CIFAR-10) as in the text, which eq. (6) as printed does not give",
+        f"not stated in the paper: {stated(panels, 'batch_size')}",
+        "b̂ as in the paper's text, which eq. (6) as printed does not give; and the exact one",
         f"an attack is called harmless if it costs less than {100 * MARGIN:.0f} points",
     ]
     return Study(panels, choices, savings)
@@ -114,30 +125,21 @@ def judge(study: Study, rows: list[Row]) -> list[Finding]:
 
 def _harmless(part: Panel, rows: list[Row], kind: str) -> Finding:
     """Accuracy under each attack against that without, by seed."""
-    costs = {
-        attack: interval(found)
-        for attack in ATTACKS
-        if attack != "none"
-        and (
-            found := paired(
-                rows, {"plan": kind, "attack": "none"}, {"plan": kind, "attack": attack}
-            )
-        )
-    }
-    told = "; ".join(f"{ATTACKS[attack]} {cost}" for attack, cost in costs.items())
+    none = {"plan": kind, "attack": "none"}
+    costs = {attack: paired(rows, none, {**none, "attack": attack}) for attack in ATTACKS}
+    del costs["none"]
+    known = [list(found.values()) for found in costs.values() if found]
+    verdict: Verdict = "undecided"
+    if any(interval(found, cases=len(costs)).high < -MARGIN for found in known):
+        verdict = "not held"
+    elif len(known) == len(costs) and all(interval(found).low > -MARGIN for found in known):
+        verdict = "held"
     return Finding(
         f"{part.name}, b̂ = {part.facts[kind]} ({PLANS[kind]}): no attack costs "
         f"{100 * MARGIN:.0f} points of accuracy.",
-        _verdict([(cost.low > -MARGIN, cost.high < -MARGIN) for cost in costs.values()]),
-        f"Against no attack: {told}.",
+        verdict,
+        f"Against no attack: {told(costs)}.",
     )
-
-
-def _verdict(cases: list[tuple[bool, bool]]) -> Any:
-    """Held if all are sure to hold, not held if one surely does not."""
-    if any(broken for _, broken in cases):
-        return "not held"
-    return "held" if cases and all(sure for sure, _ in cases) else "undecided"
 
 
 def _better(part: Panel, rows: list[Row]) -> Finding:
@@ -148,21 +150,13 @@ def _better(part: Panel, rows: list[Row]) -> Finding:
         )
         for attack in ATTACKS
     }
-    told = "; ".join(f"{ATTACKS[key]} {interval(found)}" for key, found in gains.items() if found)
-    seeds = min(map(len, gains.values()))
-    whole = interval(
-        [fmean(found[seed] for found in gains.values()) for seed in range(seeds)] or [0]
-    )
+    whole = averaged(gains.values())
     return Finding(
         f"{part.name}: the exact b̂ = {part.facts['exact']} does better than the paper's "
         f"{part.facts['paper']} (beyond the paper).",
-        _sign(whole),
-        f"In the mean over attacks {whole}; {told}.",
+        sign(whole),
+        f"In the mean over attacks {whole or 'no pairs'}; {told(gains)}.",
     )
-
-
-def _sign(found: Interval) -> Any:
-    return "held" if found.low > 0 else "not held" if found.high < 0 else "undecided"
 
 
 def draw(study: Study, rows: list[Row]) -> Picture:

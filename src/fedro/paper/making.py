@@ -5,6 +5,7 @@ import os
 import platform
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from fedro.engine.workers import cores
 from fedro.experiment import Experiment
 from fedro.figures import GREY, save
 from fedro.paper.study import Ask, Figure, Finding, Study
+from fedro.record import read_summary
 from fedro.sweeps import zipped
 from fedro.toml import to_toml
 from fedro.whole import put
@@ -25,7 +27,8 @@ Carry = Callable[[Mapping[str, Experiment], Path], object]
 def make(name: str, figure: Figure, ask: Ask, out: Path, carry: Carry) -> list[Path]:
     """Run what is not finished (`carry` does), and write everything below `out`."""
     study = figure.study(ask)
-    folder = out / folder_name(name, ask)
+    folder = out / folder_name(name, figure, ask)
+    file = folder / "-".join([name, *([ask.only] if ask.only else [])])
     for panel in study.panels:
         if panel.runs:
             config = zipped([experiment for _, experiment in panel.runs.values()])
@@ -36,16 +39,18 @@ def make(name: str, figure: Figure, ask: Ask, out: Path, carry: Carry) -> list[P
     if not rows:
         raise ValueError(f"no run of {name} has been finished: nothing can be drawn")
     findings = figure.judge(study, rows)
-    put(folder / f"{name}.csv", csv_table(rows))
-    save(labelled(figure.draw(study, rows), ask, study), folder / f"{name}.png")
-    text = describe(name, figure, ask, study, findings, len({row.get("run") for row in rows}))
-    put(folder / f"{name}.md", text)
-    return [folder / f"{name}.{kind}" for kind in ("png", "csv", "md")]
+    put(file.with_suffix(".csv"), csv_table(rows))
+    save(labelled(figure.draw(study, rows), ask, study), file.with_suffix(".png"))
+    text = describe(name, figure, ask, study, findings, folder / "runs", file.name)
+    put(file.with_suffix(".md"), text)
+    return [file.with_suffix(f".{kind}") for kind in ("png", "csv", "md")]
 
 
-def folder_name(name: str, ask: Ask) -> str:
-    """A folder for each figure, scale and reading."""
-    return "-".join([name, ask.scale, *(["text"] if ask.reading == "text" else [])])
+def folder_name(name: str, figure: Figure, ask: Ask) -> str:
+    """A folder for each figure and scale, and for another reading where that changes the runs."""
+    usual = figure.study(replace(ask, reading="table")).experiments
+    differs = figure.study(ask).experiments != usual
+    return "-".join([name, ask.scale, *([ask.reading] if differs else [])])
 
 
 def labelled(picture: Picture, ask: Ask, study: Study) -> Picture:
@@ -59,19 +64,26 @@ def labelled(picture: Picture, ask: Ask, study: Study) -> Picture:
 
 
 def describe(
-    name: str, figure: Figure, ask: Ask, study: Study, findings: list[Finding], finished: int
+    name: str,
+    figure: Figure,
+    ask: Ask,
+    study: Study,
+    findings: list[Finding],
+    runs: Path,
+    file: str,
 ) -> str:
     """What was run, where and when, and what it says of the paper's claims."""
-    total = len(study.experiments)
     lines = [f"# Figure {name.removeprefix('fig')}: {figure.title}", ""]
-    lines += [f"![{figure.title}]({name}.png)", ""]
+    lines += [f"![{figure.title}]({file}.png)", ""]
     command = f"fedro reproduce {name} --scale {ask.scale}"
     command += " --reading text" if ask.reading == "text" else ""
     command += f" --seeds {ask.seeds}" if ask.seeds else ""
     command += f" --only {ask.only}" if ask.only else ""
     lines += [f"Made by `{command}` on {datetime.date.today().isoformat()}.", ""]
-    if finished < total:
-        lines += [f"**{finished} of {counted(total, 'run')} are finished.**", ""]
+    summaries = [read_summary(runs / run) for run in study.experiments]
+    if None in summaries:
+        finished = sum(summary is not None for summary in summaries)
+        lines += [f"**{finished} of {counted(len(summaries), 'run')} are finished.**", ""]
     table = [(finding.claim, f"**{finding.verdict}**", finding.because) for finding in findings]
     lines += [markdown_table(("claim", "verdict", "numbers"), table), ""]
     for title, items in (
@@ -80,8 +92,23 @@ def describe(
     ):
         if items:
             lines += [f"{title}:", "", *(f"- {item}" for item in items), ""]
+    lines += [f"{sentence}." for sentence in data(study, runs)]
     lines += [f"Machine: {hardware()}.", ""]
     return "\n".join(lines)
+
+
+def data(study: Study, runs: Path) -> list[str]:
+    """The examples that the clients hold, which need not be those of the paper."""
+    told = []
+    for panel in study.panels:
+        held = [read_summary(runs / name) for name in panel.runs]
+        sizes = next((summary["examples"] for summary in held if summary), None)
+        if sizes:
+            told.append(
+                f"{panel.name}: {len(sizes)} clients hold {sum(sizes):,} training examples, "
+                f"{min(sizes)} to {max(sizes)} each"
+            )
+    return told
 
 
 def hardware() -> str:

@@ -1,12 +1,13 @@
 """What a figure is made of: runs, a table of what came out, findings and a picture."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import matplotlib.figure
 
+from fedro.checks import count
 from fedro.experiment import Experiment
 from fedro.record import read
 from fedro.registry import unknown
@@ -14,6 +15,7 @@ from fedro.registry import unknown
 SCALES = ("smoke", "desk", "paper")
 READINGS = ("table", "text")
 Row = dict[str, Any]
+Verdict = Literal["held", "not held", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Ask:
         ):
             if value not in known:
                 raise ValueError(unknown(kind, value, list(known)))
+        if self.seeds is not None:
+            count("seeds", self.seeds, 1)
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Finding(NamedTuple):
     """A claim, whether it held, and the numbers."""
 
     claim: str
-    verdict: Literal["held", "not held", "undecided"]
+    verdict: Verdict
     because: str
 
 
@@ -98,6 +102,24 @@ def chosen(bases: Mapping[str, Experiment], ask: Ask) -> dict[str, Experiment]:
     if ask.only not in bases:
         raise ValueError(unknown("data set", ask.only, list(bases)))
     return {ask.only: bases[ask.only]}
+
+
+def stated(panels: Sequence[Panel], *keys: str) -> str:
+    """What the panels' runs have in these keys, by data set: "FEMNIST: K = 10, batches of 32"."""
+    words = {
+        "local_steps": "K = {}",
+        "batch_size": "batches of {}",
+        "byzantine": "b = {}",
+        "tolerated": "b̂ = {}",
+    }
+    told = []
+    for part in panels:
+        (values,) = {
+            tuple(getattr(experiment, key) for key in keys) for _, experiment in part.runs.values()
+        }
+        text = ", ".join(words[key].format(value) for key, value in zip(keys, values, strict=True))
+        told.append(f"{part.name}: {text}")
+    return "; ".join(told)
 
 
 def panel(

@@ -21,7 +21,7 @@ from fedro.record.files import RunFolderError, make_folder
 from fedro.record.folder import RunFolder
 from fedro.record.identity import differences
 from fedro.record.lock import InUseError, Lock
-from fedro.record.reading import Recorded, read
+from fedro.record.reading import Recorded, read, read_config, read_summary
 
 __all__ = [
     "Checkpoint",
@@ -33,4 +33,6 @@ __all__ = [
     "differences",
     "make_folder",
     "read",
+    "read_config",
+    "read_summary",
 ]

@@ -25,10 +25,24 @@ def read(path: str | PathLike[str]) -> Recorded:
     """The run in a folder, up to its last whole line."""
     folder = Path(path)
     run = read_run(folder)
-    data = content(folder / "summary.json")  # before the lines: if it is there, they all are
-    summary = None if data is None else parse(data, folder / "summary.json")
+    summary = read_summary(folder)  # before the lines: if it is there, they all are
     lines = folder / "rounds.jsonl"
     if summary is not None and not lines.exists():
         raise RunFolderError(f"{lines} is missing: put it back from a copy")
-    config = tomllib.loads(run["config"])
-    return Recorded(config, run["fingerprint"], parse_lines(lines), summary, summary is not None)
+    rounds = parse_lines(lines)
+    return Recorded(_config(run), run["fingerprint"], rounds, summary, summary is not None)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The configuration of the run in a folder."""
+    return _config(read_run(path))
+
+
+def read_summary(path: Path) -> dict[str, Any] | None:
+    """The summary of the run in a folder, if it is complete."""
+    data = content(path / "summary.json")
+    return None if data is None else parse(data, path / "summary.json")
+
+
+def _config(run: dict[str, Any]) -> dict[str, Any]:
+    return tomllib.loads(run["config"])

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SELDOM = 0.2  # seconds between two words about the same run
 PATIENCE = 60.0  # seconds in which a run's folder may be freed by the process that had it before
 Tell = Callable[[dict[str, Any]], None]
+stopping = threading.Event()  # no more orders: a signal alone can get lost in somebody's code
 
 
 def main(orders: TextIO, answers: TextIO) -> None:
@@ -47,6 +48,7 @@ def listen(orders: TextIO, inbox: "SimpleQueue[dict[str, Any] | None]") -> None:
     """Hand on the orders; when they end, interrupt the run that is going on."""
     for line in orders:
         inbox.put(json.loads(line))
+    stopping.set()
     inbox.put(None)
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -64,11 +66,12 @@ def carry_out(order: dict[str, Any], tell: Tell) -> None:
         answer = train(order["experiment"], Path(order["path"]), progress)
     except BrokenPipeError:
         raise
-    except (ValueError, OSError) as error:  # something that the user can mend
-        answer = {"error": str(error), "rounds": rounds}
     except Exception as error:
+        print(f"--- {order['path']}", file=sys.stderr)
         traceback.print_exc()
-        answer = {"error": f"{type(error).__name__}: {error}", "rounds": rounds}
+        mendable = isinstance(error, ValueError | OSError)  # by the user, from the message alone
+        kind = "" if mendable else f"{type(error).__name__}: "
+        answer = {"error": f"{kind}{error}", "rounds": rounds}
     tell(answer)
 
 
@@ -91,6 +94,8 @@ def train(
                     if (now := time.monotonic()) - told > SELDOM:
                         progress(done.round + 1, accuracy)
                         told = now
+                    if stopping.is_set():
+                        raise KeyboardInterrupt
     return {"summary": read(path).summary, "notes": setup.notes}
 
 

@@ -77,7 +77,9 @@ def closing(
         parts.append(f"[bold red]{counted(len(names), 'run')} failed:[/] {escape(error)}")
         parts += [f"  {escape(name)}" for name in names]
     if failed:
-        parts.append(f"The same command tries again. What was printed is in {out / LOG}")
+        parts.append(
+            f"The same command tries again. What was printed is in {escape(str(out / LOG))}"
+        )
     notes = list(dict.fromkeys(note for found in outcomes.values() for note in found.notes))
     parts += [f"[yellow]{escape(note)}[/]" for note in notes[:SHOWN_NOTES]]
     if more := notes[SHOWN_NOTES:]:
@@ -99,9 +101,11 @@ def table(experiments: Mapping[str, Experiment], outcomes: Mapping[str, Outcome]
     for key in keys:
         made.add_column(key, overflow="fold")
     finals = [summary["final"] for found in rows.values() for summary in found]
-    columns = {"accuracy": "accuracy", "worst": "worst tenth"}
+    columns: dict[str, str] = {}
+    if any(final["accuracy"] is not None for final in finals):
+        columns = {"accuracy": "accuracy", "worst": "worst tenth"}
     if any(final["accuracy"] is None for final in finals):
-        columns = {"loss": "loss"}
+        columns["loss"] = "loss"
     for title in ("runs", *columns.values(), "unsafe rounds"):
         made.add_column(title, justify="right")
     for values, found in rows.items():

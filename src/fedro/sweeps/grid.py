@@ -8,7 +8,8 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,9 @@ MOST = 10_000  # runs
 def read_sweep(path: Path | str, changes: Sequence[str] = ()) -> dict[str, Experiment]:
     """From a TOML file, with ``key=value`` changes; a base file is looked for beside it."""
     values, file = read_toml(path)
-    beside = file.parent / str(values.get("base", ""))
-    if beside.is_file():
-        values["base"] = str(beside)
+    base = values.get("base")
+    if isinstance(base, str) and (file.parent / base).is_file():
+        values["base"] = str(file.parent / base)
     try:
         return expand({**values, **parse_changes(changes)})
     except ExperimentError as error:
@@ -36,6 +37,8 @@ def expand(values: Mapping[str, Any]) -> dict[str, Experiment]:
     values = dict(values)
     base, zipped = values.pop("base", None), _groups(values.pop("zip", []))
     if base is not None:
+        if not isinstance(base, str):
+            raise ExperimentError(f"base={base!r}: name one experiment or file, it is no list")
         values = {**read_experiment(base).as_dict(), **values}
     axes = {key: value for key, value in values.items() if _is_axis(key, value)}
     _check(values, axes, zipped)
@@ -44,14 +47,15 @@ def expand(values: Mapping[str, Any]) -> dict[str, Experiment]:
     if len(points) > MOST:
         raise ExperimentError(f"these lists make more than {MOST:,} runs: leave some values out")
     experiments: dict[str, Experiment] = {}
-    for point in points:
-        name = _name(point, experiments)
+    seen: set[str] = set()
+    for name, point in zip(_names(points), points, strict=True):
         try:
             experiment = Experiment(**{**rest, **point})
         except ExperimentError as error:
             raise ExperimentError(f"in the run {name}: {error}" if axes else str(error)) from None
-        if experiment in experiments.values():
+        if (exact := experiment.model_dump_json()) in seen:
             raise ExperimentError(f"{name} is there twice: leave equal values out of the lists")
+        seen.add(exact)
         experiments[name] = experiment
     return experiments
 
@@ -64,6 +68,8 @@ def varied(experiments: Iterable[Experiment]) -> list[str]:
 
 def zipped(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """The values that `expand` makes these experiments of, with one list for each varied key."""
+    if not experiments:
+        raise ValueError("no experiments: there is nothing to vary")
     rows = [experiment.as_dict() for experiment in experiments]
     keys = varied(experiments)
     if lost := [key for key in keys if any(key not in row for row in rows)]:
@@ -132,11 +138,20 @@ def _points(axes: Mapping[str, list[Any]], zipped: list[list[str]]) -> Iterable[
         yield {key: value for part in parts for key, value in part.items()}
 
 
-def _name(point: Mapping[str, Any], taken: Container[str]) -> str:
-    """The name of a run's folder: what it has of its own, with a checksum where that is not all."""
-    name = ",".join(f"{key}={_plain(value)}" for key, value in point.items()) or "run"
-    if name not in taken and len(name) <= LONGEST:
-        return name
+def _names(points: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The folder of each run: what it has of its own, with a checksum where that is not all."""
+    plain = [
+        ",".join(f"{key}={_plain(value)}" for key, value in point.items()) or "run"
+        for point in points
+    ]
+    taken = Counter(name.casefold() for name in plain)  # on some disks, a and A are one file
+    return [
+        name if taken[name.casefold()] == 1 and len(name) <= LONGEST else _marked(name, point)
+        for name, point in zip(plain, points, strict=True)
+    ]
+
+
+def _marked(name: str, point: Mapping[str, Any]) -> str:
     exact = json.dumps(point, sort_keys=True).encode()
     return f"{name[:LONGEST]}-{hashlib.blake2b(exact, digest_size=4).hexdigest()}"
 

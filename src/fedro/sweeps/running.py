@@ -2,8 +2,9 @@
 
 import os
 import selectors
+import warnings
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -12,7 +13,7 @@ from fedro.checks import count
 from fedro.children import Child
 from fedro.engine.workers import ENVIRONMENT, cores
 from fedro.experiment import Experiment
-from fedro.record import Lock, RunFolderError, make_folder, read
+from fedro.record import Lock, RunFolderError, make_folder, read_summary
 from fedro.recorded import differences_to
 
 PATIENCE = 60.0  # seconds in which a process may save its run, once it is told to stop
@@ -52,19 +53,41 @@ def carry_out(
 
     However it is stopped, what was begun is saved, and the same call goes on with it.
     """
-    jobs = cores() if jobs is None else count("jobs", jobs, 1)
+    jobs = min(cores() if jobs is None else count("jobs", jobs, 1), max(1, len(experiments)))
+    check_names(experiments)
     check_same_runs(experiments, out)
     make_folder(out)
     lock = Lock(out)
     try:
-        finished = [name for name in experiments if (out / name / "summary.json").exists()]
-        for name in finished:
-            yield News(name, experiments[name].rounds, None, Outcome(read(out / name).summary))
-        todo = deque(name for name in experiments if name not in finished)
+        todo: deque[str] = deque()
+        for name, experiment in experiments.items():
+            if (outcome := _finished(out / name)) is None:
+                todo.append(name)
+            else:
+                yield News(name, experiment.rounds, None, outcome)
         if todo:
-            yield from _side_by_side(experiments, todo, out, min(jobs, len(todo)))
+            yield from _side_by_side(experiments, todo, out, jobs)
     finally:
         lock.release()
+
+
+def _finished(path: Path) -> Outcome | None:
+    """What became of a run that is complete; a damaged one is listed, and others go on."""
+    try:
+        summary = read_summary(path)
+    except RunFolderError as error:
+        return Outcome(None, str(error))
+    return None if summary is None else Outcome(summary)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise unless each name can be the name of a folder of its own."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name != Path(name).name or name in ("", ".", "..", "lock", LOG):
+            raise ValueError(f"{name!r} cannot be the name of a run's folder: use a plain name")
+        if (other := seen.setdefault(name.casefold(), name)) != name:
+            raise ValueError(f"{name!r} and {other!r} are one folder on some disks: rename one")
 
 
 def check_same_runs(experiments: Mapping[str, Experiment], out: Path) -> None:
@@ -79,13 +102,13 @@ def check_same_runs(experiments: Mapping[str, Experiment], out: Path) -> None:
 
 
 def _side_by_side(
-    experiments: Mapping[str, Experiment], todo: deque[str], out: Path, size: int
+    experiments: Mapping[str, Experiment], todo: deque[str], out: Path, jobs: int
 ) -> Iterator[News]:
     """Some runs at a time, the next one where one has ended."""
-    share = max(1, cores() // size)  # of the cores, for each run
+    share = max(1, cores() // jobs)  # of the cores, for each run: the same however few are left
     with (out / LOG).open("a") as log, Crew(share, log.fileno()) as crew:
         while todo or crew.doing:
-            while todo and len(crew.doing) < size:
+            while todo and len(crew.doing) < jobs:
                 name = todo.popleft()
                 config = {"workers": share, **experiments[name].as_dict()}
                 crew.give(name, {"experiment": config, "path": os.path.abspath(out / name)})
@@ -98,29 +121,36 @@ class Crew:
     def __init__(self, share: int, log: int) -> None:
         threads = {key: str(share) for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         self.environment, self.log = {**ENVIRONMENT, **threads}, log
+        self.children: list[Child] = []
         self.doing: dict[Child, str] = {}
-        self.idle: list[Child] = []
         self.selector = selectors.DefaultSelector()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        children = [*self.doing, *self.idle]
-        for child in children:
+        for child in self.children:
             child.dismiss()  # all of them save at the same time
-        for child in children:
-            child.stop(PATIENCE)
+        killed = [child for child in self.children if not child.stop(PATIENCE)]
         self.selector.close()
+        for child in killed:
+            if child in self.doing:
+                warnings.warn(
+                    f"{self.doing[child]} did not stop in {PATIENCE:.0f} s and was killed: it goes "
+                    "on from its last checkpoint",
+                    stacklevel=2,
+                )
 
     def give(self, name: str, order: Mapping[str, Any]) -> None:
         """Let a process begin with a run."""
-        child = self.idle.pop() if self.idle else self._start()
+        idle = (child for child in self.children if child not in self.doing)
+        child = next(idle, None) or self._start()
         self.doing[child] = name
         child.send(order)
 
     def _start(self) -> Child:
-        child = Child("fedro.sweeps.child", self.environment, log=self.log)
+        self.children.append(Child("fedro.sweeps.child", self.environment, log=self.log))
+        child = self.children[-1]
         self.selector.register(child.answers, selectors.EVENT_READ, child)
         return child
 
@@ -136,14 +166,13 @@ class Crew:
                 news = _news(self.doing[child], answer)
                 if news.outcome is not None:
                     del self.doing[child]
-                    self.idle.append(child)
                 yield news
 
     def _bury(self, child: Child) -> Iterator[News]:
         self.selector.unregister(child.answers)
-        child.stop()
-        if child in self.idle:
-            self.idle.remove(child)
+        self.children.remove(child)
+        child.stop(PATIENCE)
+        if child not in self.doing:
             return
         code = child.process.returncode
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
