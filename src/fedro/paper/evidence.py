@@ -45,6 +45,15 @@ def sign(found: Interval | None) -> Verdict:
     return "held" if found.low > 0 else "not held" if found.high < 0 else "undecided"
 
 
+def all_above(cases: Collection[Mapping[int, float]], limit: float = 0.0) -> Verdict:
+    """Whether every difference is above a limit: held if all are sure to be, not if one is not."""
+    known = [found.values() for found in cases if found]
+    if any(interval(found, cases=len(cases)).high < limit for found in known):
+        return "not held"
+    sure = len(known) == len(cases) > 0 and all(interval(found).low > limit for found in known)
+    return "held" if sure else "undecided"
+
+
 def averaged(differences: Collection[Mapping[int, float]]) -> Interval | None:
     """The mean of several differences over the seeds that all of them have; None without any."""
     seeds = set.intersection(*(set(found) for found in differences)) if differences else set()

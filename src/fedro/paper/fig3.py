@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Picture
 
 from fedro.experiment import Experiment, read_experiment
 from fedro.figures import STYLE
-from fedro.paper.evidence import averaged, interval, matches, paired, sign
+from fedro.paper.evidence import all_above, averaged, matches, paired, sign
 from fedro.paper.fig2 import smoke
 from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, data_taken, shortened, told
 from fedro.paper.study import (
@@ -19,7 +19,6 @@ from fedro.paper.study import (
     Panel,
     Row,
     Study,
-    Verdict,
     chosen,
     panel,
     stated,
@@ -128,16 +127,10 @@ def _harmless(part: Panel, rows: list[Row], kind: str) -> Finding:
     none = {"plan": kind, "attack": "none"}
     costs = {attack: paired(rows, none, {**none, "attack": attack}) for attack in ATTACKS}
     del costs["none"]
-    known = [list(found.values()) for found in costs.values() if found]
-    verdict: Verdict = "undecided"
-    if any(interval(found, cases=len(costs)).high < -MARGIN for found in known):
-        verdict = "not held"
-    elif len(known) == len(costs) and all(interval(found).low > -MARGIN for found in known):
-        verdict = "held"
     return Finding(
         f"{part.name}, b̂ = {part.facts[kind]} ({PLANS[kind]}): no attack costs "
         f"{100 * MARGIN:.0f} points of accuracy.",
-        verdict,
+        all_above(costs.values(), -MARGIN),
         f"Against no attack: {told(costs)}.",
     )
 
@@ -175,7 +168,9 @@ def draw(study: Study, rows: list[Row]) -> Picture:
                 axes.set_xlabel("round")
             pair[0].set_ylabel(f"{part.title}\naccuracy (%)")
         handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=len(labels), frameon=False)
+        figure.legend(
+            handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.0), ncols=len(labels)
+        )
         figure.tight_layout(rect=(0, 0.03 + 0.03 / len(parts), 1, 1))
     return figure
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Picture
 
 from fedro.experiment import Experiment, read_experiment
 from fedro.figures import STYLE
-from fedro.paper.evidence import averaged, paired, sign
+from fedro.paper.evidence import all_above, paired
 from fedro.paper.fig2 import smoke
 from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, SMALL, data_taken, shortened, told
 from fedro.paper.study import (
@@ -110,12 +110,11 @@ def _grows(part: Panel, rows: list[Row]) -> Finding:
         )
         for attack in left
     }
-    whole = averaged([gains[attack] for attack in strong])
     return Finding(
-        f"{part.name}: more local steps help against the stronger attacks "
+        f"{part.name}: more local steps help against each of the stronger attacks "
         f"({', '.join(ATTACKS[attack] for attack in strong)}).",
-        sign(whole),
-        f"From K = {few} to {many}: {whole or 'no pairs'} in the mean of these; {told(gains)}.",
+        all_above([gains[attack] for attack in strong]),
+        f"From K = {few} to {many}: {told(gains)}.",
     )
 
 
@@ -163,7 +162,7 @@ def draw(study: Study, rows: list[Row]) -> Picture:
             axes.set_title(part.title, loc="left", fontsize=9)
         grid[0][0].set_ylabel("accuracy of the final model (%)")
         handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower center", ncols=3, frameon=False)
+        figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.0), ncols=3)
         figure.tight_layout(rect=(0, 0.11, 1, 1))
     return figure
 

@@ -58,8 +58,9 @@ def labelled(picture: Picture, ask: Ask, study: Study) -> Picture:
     if study.savings:
         text = f"Scale {ask.scale}, smaller than the paper: {'; '.join(study.savings)}."
         width = round(15 * picture.get_figwidth())  # characters
+        bottom = picture.get_tightbbox().y0 / picture.get_figheight() - 0.02
         note = "\n".join(textwrap.wrap(text, width))
-        picture.text(0.01, -0.01, note, va="top", fontsize=8, color=GREY)
+        picture.text(0.01, bottom, note, va="top", fontsize=8, color=GREY)
     return picture
 
 
