@@ -131,9 +131,8 @@ def main() -> None:
     cache = options.cache or Path("out") / f"effects-{options.setting}.jsonl"
     cache.parent.mkdir(exist_ok=True)
     found = measured(options.setting, seeds, cache)
-    print(
-        f"\n{datetime.date.today().isoformat()}, accuracy in percent, {seeds} seeds (± deviation):\n"
-    )
+    date = datetime.date.today().isoformat()
+    print(f"\n{date}, accuracy in percent, {seeds} seeds (± deviation):\n")
     print(table(options.setting, seeds, found))
     print("\n" + backdoors(options.setting, seeds, found))
 
