@@ -269,11 +269,12 @@ def test_a_page_is_written_whole_or_not_at_all(
     assert plan_page.save(plan, path) == path
     old = path.read_bytes()
 
-    def full(self: Path, text: str, **_: object) -> None:
-        self.write_bytes(text.encode()[:100])
+    def full(self: Path, data: bytes) -> None:
+        with self.open("wb") as file:
+            file.write(data[:100])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match=r"cannot write .*plan.html: No space left on device"):
         plan_page.save(plan, path)
     assert path.read_bytes() == old
