@@ -16,7 +16,7 @@ from fedro.data import Examples
 from fedro.engine import Engine, Job
 from fedro.measures import Score, aggregation_error, score
 from fedro.rng import derived, stream
-from fedro.server import Ids, State, rule_seed, sample, screen, step
+from fedro.server import Ids, State, rule_seed, sample, screen, starts_from_last, step
 from fedro.setup import Setup, draw_batches
 
 
@@ -187,19 +187,14 @@ def aggregate(setup: Setup, updates: Tensor, done: Round, usable: Ids) -> Tensor
     )
     done.void = result.void
     done.state = replace(done.state, model=result.model)
-    if starts_from_last(setup) and result.aggregate is not None:
+    if starts_from_last(setup.rule) and result.aggregate is not None:
         done.state = replace(done.state, previous=result.aggregate)
     return result.aggregate
 
 
-def starts_from_last(setup: Setup) -> bool:
-    """Does the rule start from what it gave in the round before?"""
-    return any(entry.reference == "optional" for entry in setup.rule.entries)
-
-
 def reference_of(setup: Setup, updates: Tensor, state: State) -> Tensor | None:
     """What the rule compares with: its last output, or the update of the server's own data."""
-    if starts_from_last(setup):
+    if starts_from_last(setup.rule):
         return state.previous
     return updates[setup.sampled, : setup.flat.trained] if setup.root is not None else None
 

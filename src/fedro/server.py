@@ -4,9 +4,9 @@ The server trusts nothing. A reply that is rejected or missing lowers n̂ and ne
 have been honest; when no more than 2b̂ remain, the round is void and the model stays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedro import kernels
-from fedro.models import FlatModel
 from fedro.rng import derived, stream
 from fedro.rules import Rule, parse_rule
 
@@ -80,6 +79,22 @@ def screen(updates: Tensor, rows: Ids) -> dict[int, str]:
     return {int(row): "holds NaN or Inf" for row in rows[~finite]}
 
 
+class Layout(Protocol):
+    """Where a flat vector's parts are: a `FlatModel` knows it, and so does what messages fill."""
+
+    @property
+    def trained(self) -> int:
+        """How many of the numbers are parameters; they come first."""
+
+    @property
+    def width(self) -> int:
+        """How many there are, with the statistics."""
+
+    @property
+    def variances(self) -> Sequence[slice]:
+        """The statistics that never go below zero."""
+
+
 class Step(NamedTuple):
     """What became of a round: the new model, the aggregate, or why there is none."""
 
@@ -96,7 +111,7 @@ def step(
     *,
     tolerated: int,
     server_lr: float,
-    flat: FlatModel,
+    flat: Layout,
     reference: Tensor | None = None,
     seed: int = 0,
 ) -> Step:
@@ -122,6 +137,11 @@ def step(
 def robust(rule: Rule) -> bool:
     """Whether it is anything but plain averaging."""
     return [stage.name for stage in rule.stages] != ["mean"]
+
+
+def starts_from_last(rule: Rule) -> bool:
+    """Whether it starts from what it gave in the round before."""
+    return any(entry.reference == "optional" for entry in rule.entries)
 
 
 def rule_seed(seed: int, round: int) -> int:

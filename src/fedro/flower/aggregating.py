@@ -1,0 +1,112 @@
+"""What becomes of the replies: a robust step, robust metrics, and notes on who sent what."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from logging import INFO, WARNING
+
+import torch
+from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.common.logger import log
+from torch import Tensor
+
+from fedro.flower.evaluation import Spread, flat, robust_metrics
+from fedro.flower.exchange import Answer
+from fedro.flower.replies import Metrics, Received, metrics_of, receive, receive_updates
+from fedro.flower.sampling import Draw
+from fedro.flower.session import Session
+from fedro.flower.settings import Settings
+from fedro.rounds import Round, watch
+from fedro.server import Ids, rule_seed, starts_from_last, step
+
+
+def take_updates(
+    settings: Settings, session: Session, answers: Iterable[Answer]
+) -> tuple[ArrayRecord | None, MetricRecord | None]:
+    """Screen the replies and step; no arrays if the round is void."""
+    done = session.under_way
+    if session.draw is not None:
+        updates = session.updates(session.draw.sampled)
+        with watch(done, "train"):
+            received, metrics, usable = receive_updates(
+                answers,
+                session.invited,
+                updates,
+                session.state.model,
+                session.layout,
+                settings.arrays_key,
+            )
+        note(settings, session, done, received)
+        with watch(done, "aggregate"):
+            aggregate(settings, session, done, session.draw, updates, usable)
+        session.metrics["train"] = robust_metrics(metrics.values(), session.draw.tolerated)
+    session.end()
+    if done.void is not None:
+        log(WARNING, "Round %d is void, the model stays: %s", done.round + 1, done.void)
+        return None, None
+    return session.layout.record(session.state.model), as_record(session.metrics["train"])
+
+
+def aggregate(
+    settings: Settings, session: Session, done: Round, draw: Draw, updates: Tensor, usable: Ids
+) -> None:
+    """The same step as in a simulation."""
+    state, rule = session.state, settings.rule
+    follows = starts_from_last(rule)
+    result = step(
+        state.model,
+        updates,
+        usable,
+        rule,
+        tolerated=draw.tolerated,
+        server_lr=settings.server_lr,
+        flat=session.layout,
+        reference=state.previous if follows else None,
+        seed=rule_seed(session.seed, done.round),
+    )
+    done.void = result.void
+    if done.void is None and not torch.isfinite(result.model).all():
+        done.void = "the new model would hold NaN or Inf"
+    if done.void is None:
+        previous = result.aggregate if follows else None
+        done.state = replace(state, model=result.model, previous=previous)
+        done.kappa_proved = rule.kappa(usable.size, draw.tolerated)
+
+
+def note(settings: Settings, session: Session, done: Round, received: Received) -> None:
+    """Write down and tell which replies were not used."""
+    ledger = session.ledger
+    done.missing = {ledger.number(node): why for node, why in received.missing.items()}
+    done.rejected = {ledger.number(node): why for node, why in received.rejected.items()}
+    used, invited = len(received.usable), len(received.invited)
+    log(INFO, "aggregate_train: %d of %d replies can be used", used, invited)
+    for word, lost in (("missing", received.missing), ("rejected", received.rejected)):
+        for node, why in lost.items():
+            log(INFO, "\t> %s: node %d (client %d): %s", word, node, ledger.number(node), why)
+    if received.uninvited:
+        log(WARNING, "\t> %d came from nodes that were not invited", received.uninvited)
+    for node in ledger.note(received, done.round, settings.quarantine):
+        times = ledger.entries[node].refusals
+        log(WARNING, "Node %d is not invited any more: %d replies rejected", node, times)
+
+
+def take_metrics(session: Session, answers: Iterable[Answer]) -> MetricRecord | None:
+    """What the replies claim, without the b̂ lowest and highest of each metric."""
+    if session.evaluation is None or not session.evaluators:
+        return None
+    claimed: dict[int, Metrics] = {}
+
+    def take(row: int, message: Message) -> None:
+        claimed[row] = metrics_of(message)
+
+    received = receive(answers, session.evaluators, take)
+    usable = [claimed[row] for row in received.usable]
+    found = robust_metrics(usable, session.evaluation.tolerated)
+    session.metrics["evaluate"] = found
+    told = ", ".join(f"{name} {spread}" for name, spread in found.items()) or "no metrics"
+    log(INFO, "aggregate_evaluate: %d of %d: %s", len(usable), len(session.evaluators), told)
+    return as_record(found)
+
+
+def as_record(metrics: dict[str, Spread]) -> MetricRecord | None:
+    """The metrics as Flower keeps them."""
+    return MetricRecord(dict(flat(metrics))) if metrics else None

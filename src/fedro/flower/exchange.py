@@ -1,0 +1,85 @@
+"""Send messages and take in the replies, one node at a time.
+
+Flower's own `send_and_receive` pulls all replies at once: one that cannot be unpacked ends the run,
+and who sent it is what its sender wrote. Here each reply is asked for by the message that it
+answers, so that it is known whose it is, and a bad one spoils no other.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+TRIES = 3  # to read one reply
+SHORTEST, LONGEST = 0.05, 1.0  # seconds between two looks at what has come
+
+Answer = tuple[int, Message | str]  # a node, and its reply or why there is none
+
+
+class Clock(NamedTuple):
+    """Time, so that tests need not wait."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+REAL = Clock()
+
+
+def exchange(
+    grid: Grid, messages: Sequence[Message], timeout: float, clock: Clock = REAL
+) -> Iterator[Answer]:
+    """Send, and give each reply as it comes, until all have come or the time is over."""
+    deadline, pause = clock.now() + timeout, SHORTEST
+    pending, refused = push(grid, messages)
+    yield from refused
+    failures: Counter[str] = Counter()
+    while pending:
+        for key, node in list(pending.items()):
+            try:
+                found: Iterable[Message] = list(grid.pull_messages([key]))
+            except Exception as error:  # unpacked from what a client has sent
+                failures[key] += 1
+                if failures[key] == TRIES:
+                    del pending[key]
+                    yield node, f"could not be read: {readable(error)}"
+                continue
+            for message in found:
+                pending.pop(key, None)
+                yield node, message
+        left = deadline - clock.now()
+        if not pending or left <= 0:
+            return
+        clock.sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST)
+
+
+def push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], list[Answer]]:
+    """Send: who is to answer which message, and to whom nothing could be sent."""
+    nodes = [message.metadata.dst_node_id for message in messages]
+    try:
+        sent = list(grid.push_messages(messages)) if messages else []
+    except Exception as error:  # the next round may fare better, and there is a limit to them
+        return {}, [(node, f"nothing could be sent: {readable(error)}") for node in nodes]
+    if len(sent) != len(messages):  # some grids leave out what they could not send
+        own = [message.metadata.message_id for message in messages]
+        sent = [key if key in sent else "" for key in own]
+    pending = {key: node for key, node in zip(sent, nodes, strict=True) if key}
+    reached = set(pending.values())
+    return pending, [(node, "nothing could be sent") for node in nodes if node not in reached]
+
+
+def by_source(replies: Iterable[Message]) -> Iterator[Answer]:
+    """Replies as Flower's own loop gives them: from whom, is what they say."""
+    for message in replies:
+        yield message.metadata.src_node_id, message
+
+
+def readable(text: object, length: int = 200) -> str:
+    """Somebody else's words, in one line that can do no harm in a log."""
+    words = f"{type(text).__name__}: {text}" if isinstance(text, BaseException) else str(text)
+    line = " ".join(words[: 4 * length].split())
+    return "".join(c if c.isprintable() else "?" for c in line)[:length]

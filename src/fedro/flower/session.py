@@ -1,0 +1,184 @@
+"""What a run on Flower must remember, and its run folder."""
+
+import json
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedro.flower.evaluation import Spread
+from fedro.flower.layout import Layout
+from fedro.flower.ledger import Ledger
+from fedro.flower.sampling import Draw
+from fedro.planning import Plan
+from fedro.record import RunFolder
+from fedro.rounds import Round
+from fedro.server import State
+from fedro.whole import put
+
+MAY_DIFFER = ("rounds", "checkpoint_every", "evaluate_every")  # when a run is resumed
+UNKNOWN = {"byzantine": None, "takeover": None}  # to all but the bad clients
+
+
+def new_seed() -> int:
+    """A seed that nobody can guess: who knows it knows whom the server will invite."""
+    return secrets.randbits(128)
+
+
+@dataclass
+class Session:
+    """A run until now, and the round under way."""
+
+    layout: Layout
+    state: State
+    seed: int
+    ledger: Ledger = field(default_factory=Ledger)
+    draws: int = 0  # void ones count: the plan is for so many, whatever comes of them
+    fruitless: int = 0  # void rounds in a row
+    draw: Draw | None = None
+    invited: list[int] = field(default_factory=list)  # node ids
+    evaluation: Draw | None = None
+    evaluators: list[int] = field(default_factory=list)
+    done: Round | None = None
+    metrics: dict[str, dict[str, Spread]] = field(default_factory=dict)
+    room: Tensor | None = None
+
+    @property
+    def under_way(self) -> Round:
+        """The round that has begun."""
+        if self.done is None:
+            raise ValueError("no round has begun: configure_train comes first")
+        return self.done
+
+    def begin(self, round: int, model: Tensor, lr: object) -> Round:
+        """Begin a round with this model."""
+        self.state = replace(self.state, round=round, model=model)
+        rate = float(lr) if isinstance(lr, (int, float)) else math.nan
+        nobody = np.empty(0, dtype=np.int64)
+        self.done = Round(round, rate, nobody, nobody, self.state)
+        self.draw, self.evaluation = None, None
+        self.invited, self.evaluators, self.metrics = [], [], {}
+        return self.done
+
+    def end(self) -> None:
+        """The round is over, and the next one follows on the model that it leaves."""
+        done = self.under_way
+        self.state = done.state = replace(done.state, round=done.round + 1)
+        self.fruitless = 0 if done.void is None else self.fruitless + 1
+
+    def updates(self, rows: int) -> Tensor:
+        """The matrix of updates, allocated once."""
+        if self.room is None or len(self.room) < rows:
+            self.room = torch.empty((rows, self.layout.width), dtype=self.layout.dtype)
+        return self.room[:rows]
+
+    def scalars(self) -> dict[str, Any]:
+        """What a checkpoint holds beside the state."""
+        return {"seed": self.seed, "draws": self.draws, "ledger": self.ledger.as_dict()}
+
+    def restore(self, state: State, scalars: Mapping[str, Any]) -> None:
+        """Go back to what was saved."""
+        self.state, self.ledger = state, Ledger.from_dict(scalars["ledger"])
+        self.seed, self.draws = scalars["seed"], scalars["draws"]
+
+    def line(self) -> dict[str, Any]:
+        """The round under way as a line of rounds.jsonl; nobody here knows who is bad."""
+        metrics = {
+            kind: {name: spread._asdict() for name, spread in found.items()}
+            for kind, found in self.metrics.items()
+        }
+        here = self.draw._asdict() if self.draw else {"available": None, "tolerated": None}
+        told = {"available": here["available"], "tolerated": here["tolerated"], "metrics": metrics}
+        return {**self.under_way.as_dict(), **UNKNOWN, **told}
+
+
+class Book:
+    """The run folder of a session; without a path, nothing is written."""
+
+    def __init__(
+        self, path: Path | None, session: Session, config: Mapping[str, Any], resume: bool
+    ) -> None:
+        self.session, self.folder = session, None
+        self._unsaved: tuple[State, dict[str, Any]] | None = None
+        if path is None:
+            return
+        plan = {key: config[key] for key in ("sampled", "tolerated")}
+        identity = {"model": session.layout.fingerprint, **plan}
+        if resume and (path / "run.json").exists():
+            self.folder = RunFolder.resume(path, config, identity, may_differ=MAY_DIFFER)
+        else:
+            self.folder = RunFolder.create(path, config, identity)
+        try:
+            self._start(self.folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, folder: RunFolder) -> None:
+        if (latest := folder.latest()) is not None:
+            state = State.from_tensors(latest.round, latest.tensors)
+            self.session.restore(state, latest.scalars)
+        else:  # the seed is kept from the first draw on: drawn again, a round is the same draw
+            folder.checkpoint(0, self.session.state.tensors(), self.session.scalars())
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run was complete before."""
+        return self.folder is not None and self.folder.finished
+
+    def write(self, checkpoint: bool) -> None:
+        """Write down the round that is over."""
+        if self.folder is None:
+            return
+        self.folder.append(self.session.line())
+        self._unsaved = (self.session.state, self.session.scalars())
+        if checkpoint:
+            self.save()
+
+    def save(self) -> None:
+        """Save the state after the last round that is written down."""
+        if self.folder is not None and self._unsaved is not None:
+            state, scalars = self._unsaved
+            self.folder.checkpoint(state.round, state.tensors(), scalars)
+            put(self.folder.path / "ledger.json", json.dumps(scalars["ledger"], indent=2) + "\n")
+            self._unsaved = None
+
+    def finish(self, plan: Plan) -> None:
+        """Write the model and what the run came to; the seed is no secret any more."""
+        self.save()
+        if self.folder is None:
+            return
+        arrays = self.session.layout.ndarrays(self.session.state.model)
+        tensors = {name: torch.tensor(value) for name, value in arrays.items()}
+        self.folder.finish(tensors, summarize(self.folder.rounds(), plan, self.session.seed))
+
+    def close(self) -> None:
+        """Let other processes write."""
+        if self.folder is not None:
+            self.folder.close()
+
+
+def summarize(rounds: list[dict[str, Any]], plan: Plan, seed: int) -> dict[str, Any]:
+    """What a run came to, as far as one can know who does not know the bad clients."""
+    scores = [line["score"] for line in rounds if "score" in line]
+    final = scores[-1] if scores else dict.fromkeys(("loss", "accuracy", "clients", "worst"))
+    return {
+        "final": final,
+        "mean_of_last": final,
+        "evaluations_in_mean": min(1, len(scores)),
+        "rounds": len(rounds),
+        "void": sum(line["void"] is not None for line in rounds),
+        **dict.fromkeys(("takeovers", "overrun", "most_byzantine", "examples")),
+        "sampled": plan.sampled,
+        "tolerated": plan.tolerated,
+        "rejected": sum(len(line["rejected"]) for line in rounds),
+        "missing": sum(len(line["missing"]) for line in rounds),
+        "seconds": sum(sum(line["seconds"].values()) for line in rounds),
+        "seed": str(seed),  # as a text: many readers of JSON know no such large number
+    }
