@@ -182,9 +182,9 @@ class FedRo(Strategy):
         evaluate_fn: EvaluateFn | None,
     ) -> None:
         s, session, last = self.settings, self._begun(), self._last or 0
-        if session.state.round == 0 and evaluate_fn is not None:
-            if (before := evaluate_fn(0, result.arrays)) is not None:
-                result.evaluate_metrics_serverapp[0] = before
+        before = evaluate_fn(0, result.arrays) if evaluate_fn and not session.state.round else None
+        if before is not None:
+            result.evaluate_metrics_serverapp[0] = before
         for server_round in range(session.state.round + 1, last + 1):
             log(INFO, "")
             log(INFO, "[ROUND %d/%d]", server_round, last)
