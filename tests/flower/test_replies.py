@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -112,7 +113,10 @@ def test_a_wrong_reply_is_rejected_and_spoils_no_other(kind):
 MISSING = {
     "raises": (raises, "error 2: boom boom"),
     "is late": (silent, "did not answer"),
-    "cannot be unpacked": (lambda m: ValueError("bad\nobject"), "could not be read: ValueError: bad"),
+    "cannot be unpacked": (
+        lambda m: ValueError("bad\nobject"),
+        "could not be read: ValueError: bad",
+    ),
 }
 
 
@@ -176,7 +180,7 @@ def test_what_cannot_be_sent_is_missing():
         def push_messages(self, messages):
             return [None, *list(super().push_messages(messages))[1:]]
 
-    (first, *rest) = invite(None, model(), 3)
+    (first,) = invite(None, model(), 1)
     found = list(exchange(Closed(), [first], 1.0, Time().clock))
     assert found == [(FIRST, "nothing could be sent: ConnectionError: refused")]
     for kind in (Partly, Holes):
@@ -189,7 +193,7 @@ def test_what_cannot_be_sent_is_missing():
 
 def test_honest_habits_are_accepted():
     fortran = np.asfortranarray(np.arange(6, dtype=">f8").reshape(2, 3))
-    found, updates, rows, _ = received({1: changed(**{"layer.weight": fortran})})
+    _, updates, rows, _ = received({1: changed(**{"layer.weight": fortran})})
     assert rows.size == 5
     assert updates[1].tolist() == [0, 1, 2, 3, 4, 5, 0, 0]
 
@@ -251,10 +255,8 @@ def test_random_bytes_never_do_more_than_be_refused():
             data = good.copy()
             data[random.integers(len(data), size=4)] = random.integers(256, size=4)
             array = Array("float32", (2, 3), "numpy.ndarray", data.tobytes())
-            try:
+            with suppress(Refused):
                 assert read_floats("a", array, (2, 3)).shape == (2, 3)
-            except Refused as error:
-                assert str(error)
 
 
 def test_words_of_others_are_made_harmless():

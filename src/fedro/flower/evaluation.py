@@ -31,8 +31,8 @@ def robust_mean(values: Sequence[float], tolerated: int) -> Spread | None:
     if count <= 2 * tolerated:
         return None
     kept = np.sort(np.asarray(values, dtype=np.float64))[tolerated : count - tolerated]
-    mean = float(np.mean(kept / count) * count)  # the sum of large values does not overflow
-    return Spread(mean, float(kept[0]), float(kept[-1]), count)
+    mean = np.clip((kept / len(kept)).sum(), kept[0], kept[-1])  # no sum that overflows
+    return Spread(float(mean), float(kept[0]), float(kept[-1]), count)
 
 
 def robust_metrics(replies: Iterable[Mapping[str, float]], tolerated: int) -> dict[str, Spread]:

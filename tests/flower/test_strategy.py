@@ -1,0 +1,406 @@
+"""The strategy with a grid that lies in every way: the model comes out right, and the run ends."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+from fake import (
+    FIRST,
+    FakeGrid,
+    Time,
+    honest,
+    model,
+    raises,
+    sends,
+    silent,
+    small_plan,
+    weights,
+)
+from flwr.app import ConfigRecord, MetricRecord
+from flwr.serverapp.strategy import Strategy
+
+import fedro
+from fedro.flower import FedRo, TooFewRepliesError
+from fedro.record import RunFolderError, read
+from fedro.rounds import Round
+from fedro.rules import parse_rule
+from fedro.server import State, sample
+
+logging.getLogger("flwr").propagate = True  # for caplog
+BAD = {
+    "huge": sends(lambda w: {n: v - 1e9 for n, v in w.items()}),
+    "nan": sends(lambda w: {n: v * np.nan for n, v in w.items()}),
+    "raises": raises,
+    "silent": silent,
+    "broken": lambda m: ValueError("no such object"),
+    "wrong": sends(lambda w: {"mine": np.zeros(3)}),
+}
+
+
+def strategy(time=None, **options):
+    given = {"plan": small_plan(), "seed": 1, "evaluate_clients": 0, **options}
+    return FedRo(**given, clock=(time or Time()).clock)
+
+
+def start(fedro_, grid, rounds=3, arrays=None, **options):
+    return fedro_.start(grid, arrays or model(), num_rounds=rounds, timeout=30, **options)
+
+
+def numbers(record):
+    return np.concatenate([array.numpy().ravel() for array in record.values()])
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_bad_clients_do_not_bend_the_model(kind):
+    grid = FakeGrid(20, {3: BAD[kind], 11: BAD[kind]})
+    result = start(strategy(), grid, 8)
+    assert np.allclose(numbers(result.arrays), 8.0)
+    assert all(len(set(nodes)) == 7 for nodes in grid.invitations().values())
+
+
+def test_it_is_a_strategy_of_flower_and_works_in_flowers_own_loop():
+    class Plain(FakeGrid):
+        def send_and_receive(self, messages, *, timeout=None):
+            keys = self.push_messages(list(messages))
+            return [reply for key in keys for reply in self.pull_messages([key])]
+
+    grid = Plain(20, {0: BAD["huge"], 1: raises})
+    result = Strategy.start(strategy(evaluate_clients=9), grid, model(), num_rounds=4)
+    assert np.allclose(numbers(result.arrays), 4.0)
+    assert result.evaluate_metrics_clientapp[4]["eval_acc"] == pytest.approx(0.8)
+    assert result.train_metrics_clientapp[1]["train_loss"] == 1.0
+
+
+def test_the_step_is_the_simulators():
+    def noise(message):
+        node = message.metadata.dst_node_id - FIRST
+        random = np.random.default_rng([node, message.content["config"]["server-round"]])
+        arrays = {
+            n: v + random.normal(size=v.shape).astype(v.dtype) for n, v in weights(message).items()
+        }
+        return sends(lambda _: arrays)(message)
+
+    grid = FakeGrid(20, default=noise)
+    result = start(strategy(server_lr=0.5, seed=3), grid, 2)
+    state = torch.zeros(8)
+    rule = parse_rule("nnm | trimmed_mean")
+    for round in range(2):
+        rows = []
+        for i in sample(3, round, 20, 7):
+            random = np.random.default_rng([i, round + 1])
+            rows.append(np.concatenate([random.normal(size=6), random.normal(size=2)]))
+        updates = torch.tensor(np.array(rows), dtype=torch.float32)
+        state += 0.5 * rule(updates, b=2)
+    assert np.allclose(numbers(result.arrays), state.numpy(), atol=1e-6)
+
+
+def test_clients_are_told_the_round_the_rate_and_the_steps():
+    grid = FakeGrid()
+    config = ConfigRecord({"lr": 0.5, "mine": "x"})
+    start(strategy(), grid, 2, train_config=config)
+    told = [dict(m.content["config"]) for m in grid.sent]
+    assert told[0] == {"lr": 0.5, "mine": "x", "server-round": 1}
+    assert told[-1]["server-round"] == 2
+    assert dict(config) == {"lr": 0.5, "mine": "x"}  # the caller's own is left alone
+    grid = FakeGrid()
+    start(strategy(client_lr=[(0, 0.1), (1, 0.02)], local_steps=5), grid, 2)
+    told = [dict(m.content["config"]) for m in grid.sent]
+    assert told[0] == {"lr": 0.1, "local-steps": 5, "server-round": 1}
+    assert told[-1]["lr"] == 0.02
+    with pytest.raises(ValueError, match=r"train_config has lr=0\.5, and FedRo 0\.1: give one"):
+        start(strategy(client_lr=0.1), FakeGrid(), train_config=config)
+
+
+def test_a_round_with_too_few_replies_is_void_and_a_draw_all_the_same():
+    quiet = dict.fromkeys(range(20), silent)
+
+    class Once(FakeGrid):
+        def push_messages(self, messages):
+            number = messages[0].content["config"]["server-round"]
+            self.behave = {FIRST + i: a for i, a in quiet.items()} if number == 2 else {}
+            return super().push_messages(messages)
+
+    strat = strategy()
+    result = start(strat, Once(), 3)
+    assert np.allclose(numbers(result.arrays), 2.0)
+    assert strat.session.draws == 3
+
+
+def test_four_of_seven_are_void_and_five_are_not():
+    for lost, moved in ((2, 1.0), (3, 0.0)):
+        grid = FakeGrid(7, dict.fromkeys(range(lost), silent))
+        plan = fedro.plan(clients=7, byzantine=2, rounds=1, sampled=7)
+        result = start(strategy(plan=plan), grid, 1)
+        assert np.allclose(numbers(result.arrays), moved)
+
+
+def test_the_run_ends_when_nobody_answers():
+    time = Time()
+    strat = strategy(time, patience=2)
+    with pytest.raises(TooFewRepliesError, match=r"2 rounds in a row .* 7× error 2: boom boom"):
+        start(strat, FakeGrid(20, default=raises), 40)
+    with pytest.raises(TooFewRepliesError, match="0 usable replies"):
+        start(strat, FakeGrid(20, default=silent), 40)
+    assert time.time <= 2 * 30 + 1
+
+
+def test_the_run_ends_when_too_few_are_online():
+    time = Time()
+    grid = FakeGrid(4)
+    with pytest.raises(TooFewRepliesError, match="4 nodes online, 2 may be bad: no sample"):
+        start(strategy(time, patience=2, online_wait=5.0), grid, 40)
+    assert grid.sent == []
+    assert time.time == 10.0
+
+
+def test_with_fewer_nodes_more_is_tolerated(caplog):
+    plan = fedro.plan(clients=60, byzantine=6, rounds=20)
+    grid = FakeGrid(40, dict.fromkeys(range(6), BAD["huge"]))
+    strat = strategy(plan=plan)
+    result = start(strat, grid, 10)
+    assert np.allclose(numbers(result.arrays), 10.0)
+    assert strat.session.draw.tolerated > plan.tolerated
+    assert "With 40 nodes online" in caplog.text
+
+
+def test_the_plan_covers_so_many_draws():
+    with pytest.raises(ValueError, match=r"num_rounds=51: must be from 1 to 50 \(draws that the"):
+        start(strategy(), FakeGrid(), 51)
+    strat = strategy(plan=small_plan(rounds=1))
+    strat.configure_train(1, model(), ConfigRecord(), FakeGrid())
+    strat.aggregate_train(1, [])
+    with pytest.raises(ValueError, match="the plan is for 1 draw, and all are used up"):
+        strat.configure_train(2, model(), ConfigRecord(), FakeGrid())
+
+
+def test_quarantined_nodes_are_not_invited_and_are_still_feared(tmp_path):
+    grid = FakeGrid(20, {0: BAD["nan"], 1: silent})
+    strat = strategy(quarantine=2, folder=tmp_path / "run")
+    start(strat, grid, 30)
+    invited = [nodes for nodes in grid.invitations().values() if FIRST in nodes]
+    assert len(invited) == 2
+    assert strat.session.draw.available == 19
+    assert strat.session.ledger.quarantined == {FIRST}  # silence is no offense
+    ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert ledger[str(FIRST)]["rejected"] == {"holds NaN or Inf": 2}
+    assert ledger[str(FIRST + 1)]["missing"]["did not answer"] > 2
+
+
+def test_liars_do_not_bend_the_evaluation():
+    lie = honest(1.0, eval_acc=1e9)
+    grid = FakeGrid(20, {0: lie, 1: lie}, default=honest(1.0, eval_acc=0.8, eval_loss=1.0))
+    result = start(strategy(evaluate_clients=20, evaluate_every=2), grid, 3)
+    found = result.evaluate_metrics_clientapp
+    assert sorted(found) == [2, 3]  # and the last
+    assert found[2]["eval_acc"] == pytest.approx(0.8)
+    assert found[2]["eval_acc-high"] == 0.8
+    assert "num-examples" not in found[2]
+
+
+def test_statistics_take_no_part_in_distances_and_variances_stay_positive():
+    arrays = model(
+        **{
+            "bn.running_var": np.ones(2, np.float32),
+            "bn.num_batches_tracked": np.array(0),
+        }
+    )
+    grid = FakeGrid(20, default=honest(-0.6))
+    result = start(strategy(server_lr=0.5), grid, 3, arrays)
+    found = {name: array.numpy() for name, array in result.arrays.items()}
+    assert np.allclose(found["layer.bias"], -0.9)
+    assert np.allclose(found["bn.running_var"], 0.0)  # with a step of 1, and not below zero
+    assert found["bn.num_batches_tracked"] == 0
+
+
+def test_a_model_that_would_overflow_stays():
+    limit = np.finfo(np.float32).max
+    grid = FakeGrid(20, default=sends(lambda w: {n: v + 0.9 * limit for n, v in w.items()}))
+    with pytest.raises(TooFewRepliesError, match=r"NaN or Inf|too large"):
+        start(strategy(server_lr=10.0, rule="trimmed_mean"), grid)
+
+
+def test_a_rule_may_start_from_its_last_output():
+    strat = strategy(rule="centered_clipping")
+    result = start(strat, FakeGrid(), 3)
+    assert strat.session.state.previous is not None
+    assert np.isfinite(numbers(result.arrays)).all()
+
+
+def test_seeds_are_secret_until_the_end(tmp_path, caplog):
+    strat = strategy(seed=None, folder=tmp_path / "run")
+    start(strat, FakeGrid())
+    seed = strat.session.seed
+    assert seed > 2**64
+    run = tmp_path / "run"
+    assert json.loads((run / "summary.json").read_text())["seed"] == str(seed)
+    assert str(seed) not in (run / "run.json").read_text() + (run / "rounds.jsonl").read_text()
+    assert caplog.messages[-1].endswith(f"The seed of its draws was {seed}")
+    assert sum(str(seed) in message for message in caplog.messages) == 1
+    other = strategy(seed=None)
+    start(other, FakeGrid())
+    assert other.session.seed != seed
+
+
+def test_rounds_are_written_down_as_in_a_simulation(tmp_path):
+    grid = FakeGrid(20, {0: BAD["nan"], 1: raises}, honest(1.0, eval_acc=0.7, eval_loss=0.5))
+    start(strategy(folder=tmp_path / "run", evaluate_clients=9), grid, 12)
+    found = read(tmp_path / "run")
+    nobody = np.empty(0, dtype=np.int64)
+    same = Round(0, 0.1, nobody, nobody, State(0, torch.zeros(1))).as_dict().keys()
+    assert found.finished
+    for number, line in enumerate(found.rounds):
+        assert line["round"] == number
+        assert same <= line.keys()
+        assert len(line["sampled"]) == 7
+        assert max(line["sampled"]) < 20
+        assert (line["byzantine"], line["takeover"], line["kappa_seen"]) == (None, None, None)
+        assert line["kappa_proved"] > 0
+        assert line["available"] == 20
+        assert line["score"] == {
+            "loss": 0.5, "accuracy": None, "clients": pytest.approx(0.7), "worst": None,
+            "backdoor": None,
+        }  # fmt: skip
+    reasons = {r for line in found.rounds for r in line["rejected"].items()}
+    assert reasons == {("0", "holds NaN or Inf")}
+    assert found.summary["missing"] == sum("1" in line["missing"] for line in found.rounds) > 0
+    assert found.config["rule"] == "nnm | trimmed_mean"
+    assert found.summary["final"]["clients"] == pytest.approx(0.7)
+
+
+def test_the_servers_own_evaluation_counts_more(tmp_path):
+    seen = []
+
+    def evaluate(round, arrays):
+        seen.append((round, float(numbers(arrays)[0])))
+        return MetricRecord({"accuracy": 0.5, "loss": 2.0, "each": [1.0]})
+
+    strat = strategy(folder=tmp_path / "run", evaluate_clients=9)
+    result = start(strat, FakeGrid(), 2, evaluate_fn=evaluate)
+    assert seen == [(0, 0.0), (1, 1.0), (2, 2.0)]
+    assert sorted(result.evaluate_metrics_serverapp) == [0, 1, 2]
+    score = read(tmp_path / "run").rounds[0]["score"]
+    assert (score["accuracy"], score["clients"], score["loss"]) == (0.5, None, 2.0)
+
+
+class Power(FakeGrid):
+    """The server is switched off when a round begins."""
+
+    def __init__(self, dies_in, **options):
+        super().__init__(20, **options)
+        self.dies_in = dies_in
+
+    def push_messages(self, messages):
+        if messages[0].content["config"]["server-round"] == self.dies_in:
+            raise KeyboardInterrupt
+        return super().push_messages(messages)
+
+
+def wild(message):
+    round, node = message.content["config"]["server-round"], message.metadata.dst_node_id - FIRST
+    return honest(np.float32(np.sin(7 * node + round)))(message)
+
+
+@pytest.mark.parametrize("every", [1, 2, 100])
+@pytest.mark.parametrize("rule", ["nnm | trimmed_mean", "centered_clipping"])
+def test_a_run_goes_on_where_it_was_cut(tmp_path, every, rule):
+    whole = strategy(folder=tmp_path / "whole", rule=rule)
+    expected = start(whole, FakeGrid(default=wild), 6)
+    options = {"folder": tmp_path / "cut", "rule": rule, "checkpoint_every": every, "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        start(strategy(**options), Power(4, default=wild), 6)
+    assert not (tmp_path / "cut" / "summary.json").exists()
+    again = strategy(**options)
+    grid = FakeGrid(default=wild)
+    result = start(again, grid, 6)
+    assert min(grid.invitations()) == 4
+    assert np.array_equal(numbers(result.arrays), numbers(expected.arrays))
+    assert again.session.ledger.entries == whole.session.ledger.entries
+    assert again.session.draws == 6
+    lines = [
+        [{k: v for k, v in line.items() if k != "seconds"} for line in read(tmp_path / n).rounds]
+        for n in ("whole", "cut")
+    ]
+    assert lines[0] == lines[1]
+
+
+def test_a_secret_seed_is_kept_from_the_first_draw_on(tmp_path):
+    options = {"folder": tmp_path / "run", "seed": None, "resume": True}
+    cut = strategy(**options)
+    with pytest.raises(KeyboardInterrupt):
+        start(cut, Power(1), 2)
+    again = strategy(**options)
+    start(again, FakeGrid(), 2)
+    assert again.session.seed == cut.session.seed
+
+
+def test_a_complete_run_is_not_run_again(tmp_path):
+    options = {"folder": tmp_path / "run", "resume": True}
+    first = start(strategy(**options), FakeGrid(), 2)
+    grid = FakeGrid()
+    again = start(strategy(**options), grid, 2)
+    assert grid.sent == []
+    assert np.array_equal(numbers(first.arrays), numbers(again.arrays))
+    with pytest.raises(RunFolderError, match="holds a run"):
+        start(strategy(folder=tmp_path / "run"), FakeGrid())
+
+
+def test_a_run_is_resumed_with_the_same_plan_and_model_only(tmp_path):
+    options = {"folder": tmp_path / "run", "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        start(strategy(**options), Power(2), 4)
+    with pytest.raises(RunFolderError, match="rule"):
+        start(strategy(**options, rule="median"), FakeGrid(), 4)
+    with pytest.raises(RunFolderError, match="model"):
+        start(strategy(**options), FakeGrid(), 4, model(more=np.zeros(1, np.float32)))
+    start(strategy(**options), FakeGrid(), 5)
+
+
+def test_a_run_that_was_given_up_can_be_resumed(tmp_path):
+    options = {"folder": tmp_path / "run", "resume": True, "patience": 2}
+    with pytest.raises(TooFewRepliesError, match=r"The run is saved in .*run: resume it"):
+        start(strategy(**options), FakeGrid(default=silent), 6)
+    strat = strategy(**options)
+    result = start(strat, FakeGrid(), 6)
+    assert np.allclose(numbers(result.arrays), 4.0)
+    assert strat.session.draws == 6  # the void ones too
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"plan": None}, "fedro.plan"),
+        ({"rule": "trimmed_mean(b=1)"}, "names b"),
+        ({"rule": "fltrust"}, "needs an update of the server's own data"),
+        ({"rule": "bulyan"}, "4b"),
+        ({"rule": "medan"}, "median"),
+        ({"server_lr": 0.0}, "server_lr"),
+        ({"client_lr": -1.0}, "client_lr"),
+        ({"local_steps": 0}, "local_steps"),
+        ({"seed": -1}, "seed"),
+        ({"patience": 0}, "patience"),
+        ({"online_wait": -1}, "online_wait"),
+        ({"quarantine": 0}, "quarantine"),
+        ({"evaluate_clients": -1}, "evaluate_clients"),
+    ],
+)
+def test_wrong_options_are_named(options, reason):
+    with pytest.raises(ValueError, match=reason):
+        strategy(**options)
+
+
+def test_waits_without_end_are_refused():
+    for timeout in (None, float("inf"), 0):
+        with pytest.raises(ValueError, match="timeout"):
+            strategy().start(FakeGrid(), model(), timeout=timeout)
+
+
+def test_plain_averaging_is_warned_of(caplog):
+    strategy(rule="mean")
+    assert "withstands no bad client" in caplog.text
+
+
+def test_hooks_out_of_order_are_named():
+    with pytest.raises(ValueError, match="configure_train comes first"):
+        strategy().aggregate_train(1, [])
