@@ -35,7 +35,7 @@ clean:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,flower]'
 	touch $@
 
 $(VENV)/.peers: $(VENV)/.installed tests/peers.txt
@@ -55,5 +55,5 @@ browser:
 		|| echo "Chromium could not be installed: tests of pages will be skipped."
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,flower]'
 	touch $@

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 import pkgutil
 import subprocess
 import sys
@@ -24,12 +25,21 @@ def test_import_is_instant() -> None:
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
+def test_without_flower_its_extra_is_named() -> None:
+    code = "import sys; sys.modules['flwr'] = None\nfrom fedro.flower import FedRo"
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True)
+    assert "pip install 'fedro[flower]'" in done.stderr
+
+
 MODULES = [
     m.name for m in pkgutil.walk_packages(fedro.__path__, "fedro.") if "__main__" not in m.name
 ]
+FLOWER = importlib.util.find_spec("flwr") is not None
 
 
 @pytest.mark.parametrize("name", ["fedro", *MODULES])
 def test_examples_in_docstrings(name: str) -> None:
+    if name.startswith("fedro.flower.") and not FLOWER:
+        pytest.skip("needs Flower")
     failures, _ = doctest.testmod(importlib.import_module(name))
     assert failures == 0

@@ -1,6 +1,6 @@
 """What the runs came to, side by side: a table of all series, and rule × attack."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fedro.report.chart import Chart, Heat, Section, Table
@@ -94,13 +94,19 @@ def _results(study: Study, note: str) -> Table:
         ("rejected", lambda run: sum(len(line.rejected) for line in run.lines)),
         ("missing", lambda run: sum(len(line.missing) for line in run.lines)),
     ):
-        counts = [sum(map(value, series.runs)) for series in study.series]
+        counts = [_total(map(value, series.runs)) for series in study.series]
         if any(counts):
-            columns[name] = [str(count) for count in counts]
+            columns[name] = [DASH if count is None else str(count) for count in counts]
     columns["seconds a run"] = [
         f"{mean([run.seconds for run in series.runs]):.3g}" for series in study.series
     ]
     return Table(list(columns), list(zip(*columns.values(), strict=True)), note=note)
+
+
+def _total(counts: Iterable[int | None]) -> int | None:
+    """Their sum, if all are known."""
+    found = list(counts)
+    return None if None in found else sum(count or 0 for count in found)
 
 
 def _marked(series: Series) -> str:

@@ -60,6 +60,9 @@ def overruns(study: Study) -> Section:
     """|B_t| against b̂."""
     found = [draws for draws in draws_of(study) if draws.byzantine]
     title = "Bad clients in each round"
+    if found and not any(run.known for draws in found for run in draws.runs):
+        text = ["These runs were on real clients: nobody knows who was bad."]
+        return Section("bad", title, "Bad clients", text, tables=[_draws_table(found)])
     if not found:
         return Section("bad", title, "Bad clients", ["No client is bad in any of these runs."])
     chart = Chart(
@@ -68,20 +71,28 @@ def overruns(study: Study) -> Section:
         "|B_t|, the bad clients among those sampled in round t, against b̂, the number that the "
         "rule tolerates. It follows from the seed, so runs of one seed share it, whatever their "
         "rule and attack.",
-        [_draws_panel(draws, round_axis(study)) for draws in found],
+        [_draws_panel(d, round_axis(study)) for d in found if any(run.known for run in d.runs)],
     )
+    return Section("bad", title, "Bad clients", charts=[chart], tables=[_draws_table(found)])
+
+
+def _draws_table(found: Sequence[Draws]) -> Table:
     header = (
         *("clients n", "bad b", "sampled n̂", "tolerated b̂", "rounds T"),
         *("P[|B_t| ≤ b̂ in all T rounds]", "rounds over b̂, expected", "rounds over b̂, seen"),
         "seeds with none over b̂",
     )
     note = "The probability is exact (hypergeometric), for one run of T rounds."
-    table = Table(header, [_draws_row(draws) for draws in found], note=note)
-    return Section("bad", title, "Bad clients", charts=[chart], tables=[table])
+    return Table(header, [_draws_row(draws) for draws in found], note=note)
 
 
 def _draws_panel(draws: Draws, x_axis: Axis) -> Panel:
-    points = [(line.round, len(line.byzantine)) for run in draws.runs for line in run.lines]
+    points = [
+        (line.round, len(line.byzantine))
+        for run in draws.runs
+        for line in run.lines
+        if line.byzantine is not None
+    ]
     last = max((round for round, _ in points), default=0)
     marks = []
     for name, color, over in (("within b̂", HONEST, False), ("more than b̂", BAD, True)):
@@ -109,9 +120,15 @@ def _draws_row(draws: Draws) -> list[str]:
         str(draws.rounds),
         unknown if safe is None else percent(safe),
         "–" if one is None else f"{short(abs(math.expm1(one)) * rounds)} of {rounds}",
-        f"{sum(run.overrun for run in draws.runs)} of {rounds}",
-        f"{sum(run.overrun == 0 for run in draws.runs)} of {len(draws.runs)}",
+        *_seen(draws, rounds),
     ]
+
+
+def _seen(draws: Draws, rounds: int) -> tuple[str, str]:
+    over = [run.overrun for run in draws.runs if run.overrun is not None]
+    if len(over) < len(draws.runs):
+        return "not known", "not known"
+    return f"{sum(over)} of {rounds}", f"{over.count(0)} of {len(over)}"
 
 
 def clients(study: Study) -> Section:
@@ -137,16 +154,17 @@ def _invitations(draws: Draws) -> Panel:
     counts: dict[bool, dict[int, int]] = {False: {}, True: {}}
     for run in draws.runs:
         for line in run.lines:
-            bad = set(line.byzantine)
+            bad = set(line.byzantine or ())
             for client in line.sampled:
                 share = counts[client in bad]
                 share[client] = share.get(client, 0) + 1
     known = [*counts[False], *counts[True]]
     clients = draws.clients or max(known, default=-1) + 1
     each = range(clients)
+    honest = "while honest" if all(run.known for run in draws.runs) else "invited"
     marks = [
         Mark(name, each, [float(counts[bad].get(i, 0)) for i in each], _kind(clients), color)
-        for bad, name, color in ((False, "while honest", HONEST), (True, "while bad", BAD))
+        for bad, name, color in ((False, honest, HONEST), (True, "while bad", BAD))
         if counts[bad] or not bad
     ]
     rounds = sum(len(run.lines) for run in draws.runs)

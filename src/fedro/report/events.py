@@ -20,7 +20,7 @@ class Event(NamedTuple):
 
     round: int
     client: int
-    bad: bool
+    bad: bool | None  # None: nobody knows
     kind: str  # rejected or missing
     reason: str
 
@@ -28,10 +28,11 @@ class Event(NamedTuple):
 def events(run: Run) -> Iterator[Event]:
     """All replies of a run that were not used, in order."""
     for line in run.lines:
-        bad = set(line.byzantine)
+        bad = None if line.byzantine is None else set(line.byzantine)
         for kind in KINDS:
             for client, reason in getattr(line, kind).items():
-                yield Event(line.round, client, client in bad, kind, reason)
+                known = None if bad is None else client in bad
+                yield Event(line.round, client, known, kind, reason)
 
 
 def ledger(study: Study) -> Section:
@@ -75,8 +76,12 @@ def _ledger_chart(study: Study, found: dict[str, list[tuple[Run, Event]]]) -> Ch
 
 
 def _told(run: Run, event: Event) -> str:
-    who = "bad" if event.bad else "honest"
-    return f"{event.kind}: {event.reason} ({who} client {event.client}, seed {run.seed})"
+    who = f"{_who(event)} client".strip()
+    return f"{event.kind}: {event.reason} ({who} {event.client}, seed {run.seed})"
+
+
+def _who(event: Event) -> str:
+    return "" if event.bad is None else "bad" if event.bad else "honest"
 
 
 def _cut(panels: list[Panel]) -> str:
@@ -92,9 +97,10 @@ def _by_reason(found: dict[str, list[tuple[Run, Event]]]) -> Table:
         for _, event in pairs:
             groups.setdefault((event.kind, event.reason), []).append(event)
         for (kind, reason), members in groups.items():
-            of_bad = sum(event.bad for event in members)
+            of_bad = sum(event.bad is True for event in members)
+            of_honest = sum(event.bad is False for event in members)
             clients = len({event.client for event in members})
-            counts = (len(members), of_bad, len(members) - of_bad, clients)
+            counts = (len(members), of_bad, of_honest, clients)
             rows.append([name, kind, reason, *map(str, counts)])
     header = ("series", "", "reason", "replies", "of bad clients", "of honest clients", "clients")
     return Table(header, rows)
@@ -104,8 +110,7 @@ def _by_client(found: dict[str, list[tuple[Run, Event]]]) -> Table:
     groups: dict[tuple[str, int, int, str, str, str], list[int]] = {}
     for name, pairs in found.items():
         for run, event in pairs:
-            who = "bad" if event.bad else "honest"
-            key = (name, run.seed, event.client, who, event.kind, event.reason)
+            key = (name, run.seed, event.client, _who(event), event.kind, event.reason)
             groups.setdefault(key, []).append(event.round)
     rows = [
         [*map(str, key), str(len(rounds)), ranges(rounds)] for key, rounds in sorted(groups.items())

@@ -119,7 +119,7 @@ def _kappa_row(series: Series) -> list[str]:
     beyond: list[float] = []
     broken = outside = 0
     for run, line in series.lines:
-        over = len(line.byzantine) > run.tolerated
+        over = len(line.byzantine or ()) > run.tolerated
         outside += over
         if line.kappa_seen is None:
             continue
@@ -136,7 +136,7 @@ def _kappa_row(series: Series) -> list[str]:
         short(max(within, default=None)),
         str(broken) if known else "–",
         short(max(beyond, default=None)),
-        str(outside),
+        str(outside) if all(run.known for run in series.runs) else "not known",
     ]
 
 

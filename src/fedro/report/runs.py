@@ -24,7 +24,7 @@ class Line:
     round: int
     lr: float | None
     sampled: list[int]
-    byzantine: list[int]
+    byzantine: list[int] | None  # None in deployment: nobody knows
     missing: dict[int, str]
     rejected: dict[int, str]
     void: str | None
@@ -86,9 +86,16 @@ class Run:
         return next((line.score for line in reversed(self.lines) if line.score), None)
 
     @property
-    def overrun(self) -> int:
-        """Rounds with more bad clients than tolerated."""
-        return sum(len(line.byzantine) > self.tolerated for line in self.lines)
+    def known(self) -> bool:
+        """Whether it is known who is bad: in a simulation, not in deployment."""
+        return all(line.byzantine is not None for line in self.lines)
+
+    @property
+    def overrun(self) -> int | None:
+        """Rounds with more bad clients than tolerated, where that is known."""
+        if not self.known:
+            return None
+        return sum(len(line.byzantine or ()) > self.tolerated for line in self.lines)
 
     @property
     def seconds(self) -> float:
@@ -138,7 +145,7 @@ def _line(values: Mapping[str, Any], number: int) -> Line:
         return Line(
             round=int(values["round"]),
             sampled=[int(client) for client in values["sampled"]],
-            byzantine=[int(client) for client in values["byzantine"]],
+            byzantine=_clients(values["byzantine"]),
             missing=_reasons(values.get("missing")),
             rejected=_reasons(values.get("rejected")),
             void=_text(values.get("void")),
@@ -169,6 +176,10 @@ def _number(value: Any) -> float | None:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def _clients(values: Iterable[Any] | None) -> list[int] | None:
+    return None if values is None else [int(client) for client in values]
 
 
 def _reasons(values: Mapping[str, Any] | None) -> dict[int, str]:

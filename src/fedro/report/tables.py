@@ -60,7 +60,7 @@ def _round(run: Run, line: Line) -> Row:
         "round": line.round,
         "lr": line.lr,
         "sampled": len(line.sampled),
-        "byzantine": len(line.byzantine),
+        "byzantine": None if line.byzantine is None else len(line.byzantine),
         "tolerated": run.tolerated,
         "missing": len(line.missing),
         "rejected": len(line.rejected),
@@ -83,7 +83,7 @@ def _clients(run: Run) -> Iterator[Row]:
     lost: dict[str, dict[int, int]] = {"rejected": {}, "missing": {}}
     bad: set[int] = set()
     for line in run.lines:
-        bad.update(line.byzantine)
+        bad.update(line.byzantine or ())
         for client in line.sampled:
             invited[client] = invited.get(client, 0) + 1
     for event in events(run):
@@ -93,7 +93,7 @@ def _clients(run: Run) -> Iterator[Row]:
             "folder": run.path,
             "seed": run.seed,
             "client": client,
-            "bad": client in bad if client in invited else None,
+            "bad": client in bad if client in invited and run.known else None,
             "examples": run.examples[client] if run.examples else None,
             "invited": invited.get(client, 0),
             **{kind: counts.get(client, 0) for kind, counts in lost.items()},

@@ -1,0 +1,43 @@
+"""The report on a run of real clients: what nobody can know is said to be unknown."""
+
+import csv
+
+import pytest
+from fake import FakeGrid, honest, raises
+from test_strategy import BAD, start, strategy
+
+from fedro.experiment import Experiment
+from fedro.recorded import run_into
+from fedro.report import write_report
+from fedro.report.runs import load
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "flower"
+    grid = FakeGrid(20, {0: BAD["nan"], 1: raises}, honest(1.0, eval_acc=0.7, eval_loss=0.5))
+    start(strategy(folder=path, evaluate_clients=9), grid, 6)
+    return path
+
+
+def test_the_report_tells_what_is_not_known(run, tmp_path):
+    found = load(run)
+    assert (found.known, found.overrun) == (False, None)
+    write_report([run], tmp_path / "r.html", png=tmp_path / "png", csv=tmp_path / "csv")
+    page = (tmp_path / "r.html").read_text()
+    assert "nobody knows who was bad" in page
+    assert "not known" in page
+    assert "while honest" not in page
+    for name in ("ledger.csv", "clients.csv"):
+        with (tmp_path / "csv" / name).open() as file:
+            assert {row["bad"] for row in csv.DictReader(file)} == {""}
+
+
+def test_simulated_and_deployed_runs_stand_side_by_side(run, tmp_path):
+    given = {"clients": 20, "byzantine": 2, "sampled": 7, "tolerated": 2, "rounds": 6}
+    for _ in run_into(run.parent / "simulated", Experiment(**given, attack="sign_flip")):
+        pass
+    write_report([run.parent], tmp_path / "r.html", csv=tmp_path / "csv")
+    with (tmp_path / "csv" / "runs.csv").open() as file:
+        over = {row["dataset"]: row["rounds_over_tolerated"] for row in csv.DictReader(file)}
+    assert over == {"flower": "", "digits": "0"}
