@@ -9,8 +9,9 @@ import pytest
 import torch
 from fake import FIRST, FakeGrid, Time, answer, honest, model, raises, silent, weights
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.superlink.grid.http_grid import HttpGrid
 
-from fedro.flower.exchange import exchange, readable
+from fedro.flower.exchange import RECONNECT, exchange, limit_retries, readable
 from fedro.flower.layout import Layout
 from fedro.flower.npy import Refused, read_floats
 from fedro.flower.replies import receive, receive_updates
@@ -189,6 +190,27 @@ def test_what_cannot_be_sent_is_missing():
         assert found[FIRST] == "nothing could be sent"
         assert [isinstance(found[FIRST + i], Message) for i in (1, 2)] == [True, True]
     assert list(exchange(Closed(), [], 1.0)) == []
+
+
+def test_a_superlink_that_is_gone_does_not_hold_the_run_up():
+    time = Time()
+
+    class Gone(FakeGrid):
+        def pull_messages(self, message_ids):
+            time.time += RECONNECT
+            raise ConnectionError("refused")
+
+    found = list(exchange(Gone(), invite(None, model(), 5), 60.0, time.clock))
+    assert found == []
+    assert time.time == 60.0
+
+
+def test_flowers_own_retries_end():
+    grid = HttpGrid(token="none")
+    assert grid._retry_invoker.max_time is None  # or there is nothing to limit any more
+    limit_retries(grid)
+    assert grid._retry_invoker.max_time == RECONNECT
+    limit_retries(FakeGrid())
 
 
 def test_honest_habits_are_accepted():

@@ -14,6 +14,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 TRIES = 3  # to read one reply
+RECONNECT = 30.0  # seconds for one call to reach the SuperLink
 SHORTEST, LONGEST = 0.05, 1.0  # seconds between two looks at what has come
 
 Answer = tuple[int, Message | str]  # a node, and its reply or why there is none
@@ -46,6 +47,8 @@ def exchange(
                 if failures[key] == TRIES:
                     del pending[key]
                     yield node, f"could not be read: {readable(error)}"
+                if clock.now() >= deadline:  # a call may have taken long to fail
+                    return
                 continue
             for message in found:
                 pending.pop(key, None)
@@ -70,6 +73,13 @@ def push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], list[
     pending = {key: node for key, node in zip(sent, nodes, strict=True) if key}
     reached = set(pending.values())
     return pending, [(node, "nothing could be sent") for node in nodes if node not in reached]
+
+
+def limit_retries(grid: Grid) -> None:
+    """Flower's own calls to a SuperLink that is gone are tried again for ever: let them end."""
+    invoker = getattr(grid, "_retry_invoker", None)
+    if invoker is not None and invoker.max_time is None:
+        invoker.max_time = RECONNECT
 
 
 def by_source(replies: Iterable[Message]) -> Iterator[Answer]:

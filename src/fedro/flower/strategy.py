@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedro.checks import count, number
 from fedro.flower.aggregating import take_metrics, take_updates
-from fedro.flower.exchange import REAL, Clock, by_source, exchange
+from fedro.flower.exchange import REAL, Clock, by_source, exchange, limit_retries
 from fedro.flower.inviting import invite_to_evaluate, invite_to_train
 from fedro.flower.layout import Layout
 from fedro.flower.session import Book, Session, new_seed
@@ -153,6 +153,7 @@ class FedRo(Strategy):
         count("num_rounds", num_rounds, 1, s.plan.setting.draws, "draws that the plan is for")
         self.session, self._last = None, num_rounds
         session = self._session(initial_arrays)
+        limit_retries(grid)
         log(INFO, "Starting FedRo: %s", counted(num_rounds, "round"))
         self.summary()
         book = Book(s.folder, session, {**s.config, "rounds": num_rounds}, s.resume)
