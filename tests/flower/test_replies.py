@@ -201,8 +201,22 @@ def test_a_superlink_that_is_gone_does_not_hold_the_run_up():
             raise ConnectionError("refused")
 
     found = list(exchange(Gone(), invite(None, model(), 5), 60.0, time.clock))
-    assert found == []
+    assert [node for node, _ in found] == [FIRST, FIRST + 1]
+    assert found[0][1] == "could not be read: ConnectionError: refused"
     assert time.time == 60.0
+
+
+def test_an_unreadable_reply_that_flower_gives_once_is_not_called_silence():
+    class Once(FakeGrid):
+        def pull_messages(self, message_ids):
+            (key,) = message_ids
+            reply, self.replies[key] = self.replies[key], None
+            if reply is not None:
+                raise IndexError("no children")
+            return []
+
+    found = list(exchange(Once(), invite(None, model(), 1), 5.0, Time().clock))
+    assert found == [(FIRST, "could not be read: IndexError: no children")]
 
 
 def test_flowers_own_retries_end():

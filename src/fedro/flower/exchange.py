@@ -6,7 +6,6 @@ answers, so that it is known whose it is, and a bad one spoils no other.
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -37,27 +36,35 @@ def exchange(
     deadline, pause = clock.now() + timeout, SHORTEST
     pending, refused = push(grid, messages)
     yield from refused
-    failures: Counter[str] = Counter()
+    failures: dict[str, list[str]] = {}
     while pending:
-        for key, node in list(pending.items()):
+        for key in list(pending):
             try:
-                found: Iterable[Message] = list(grid.pull_messages([key]))
+                found = list(grid.pull_messages([key]))
             except Exception as error:  # unpacked from what a client has sent
-                failures[key] += 1
-                if failures[key] == TRIES:
-                    del pending[key]
-                    yield node, f"could not be read: {readable(error)}"
+                failures.setdefault(key, []).append(readable(error))
+                if len(failures[key]) == TRIES:
+                    yield pending.pop(key), unread(failures[key])
                 if clock.now() >= deadline:  # a call may have taken long to fail
-                    return
+                    break
                 continue
-            for message in found:
-                pending.pop(key, None)
-                yield node, message
+            if found:
+                node = pending.pop(key)
+                yield from ((node, message) for message in found)
         left = deadline - clock.now()
-        if not pending or left <= 0:
-            return
-        clock.sleep(min(pause, left))
-        pause = min(2 * pause, LONGEST)
+        if left <= 0:
+            break
+        if pending:
+            clock.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST)
+    for key, reasons in failures.items():  # Flower may give a reply once only, readable or not
+        if key in pending:
+            yield pending[key], unread(reasons)
+
+
+def unread(reasons: Sequence[str]) -> str:
+    """Why a reply could not be read."""
+    return f"could not be read: {reasons[-1]}"
 
 
 def push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], list[Answer]]:
