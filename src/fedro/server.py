@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -57,18 +56,6 @@ def sample(seed: int, round: int, clients: int, sampled: int) -> Ids:
     """Who is invited: uniform, without replacement, independent of every other round."""
     drawn = stream(seed, "sample", round).choice(clients, size=sampled, replace=False)
     return drawn.astype(np.int64)
-
-
-def screen_reply(reply: object, width: int) -> str | None:
-    """Why a client's message cannot be used, or None."""
-    if not isinstance(reply, (Tensor, np.ndarray)):
-        return f"not an array but {type(reply).__name__}"
-    if tuple(reply.shape) != (width,):
-        return f"shape {tuple(reply.shape)} instead of ({width},)"
-    if str(reply.dtype).removeprefix("torch.") not in ("float32", "float64", "float16", "bfloat16"):
-        return f"numbers of type {reply.dtype} instead of float32"
-    finite = torch.isfinite(torch.as_tensor(reply, dtype=torch.float32)).all()
-    return None if finite else "holds NaN, Inf or numbers beyond float32"
 
 
 def screen(updates: Tensor, rows: Ids) -> dict[int, str]:

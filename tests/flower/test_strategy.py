@@ -155,6 +155,17 @@ def test_the_run_ends_when_too_few_are_online():
     assert time.time == 10.0
 
 
+def test_what_the_rule_cannot_tolerate_is_not_tried(tmp_path):
+    plan = fedro.plan(clients=60, byzantine=3, rounds=20, sampled=19)
+    grid = FakeGrid(14)
+    strat = strategy(plan=plan, rule="bulyan", folder=tmp_path / "run", patience=1)
+    with pytest.raises(TooFewRepliesError, match=r"14 nodes online: .*needs n ≥ 4b\+3"):
+        start(strat, grid, 3)
+    assert grid.sent == []
+    (line,) = read(tmp_path / "run").rounds
+    assert (line["available"], line["tolerated"], line["sampled"]) == (14, None, [])
+
+
 def test_with_fewer_nodes_more_is_tolerated(caplog):
     plan = fedro.plan(clients=60, byzantine=6, rounds=20)
     grid = FakeGrid(40, dict.fromkeys(range(6), BAD["huge"]))
@@ -186,6 +197,17 @@ def test_quarantined_nodes_are_not_invited_and_are_still_feared(tmp_path):
     ledger = json.loads((tmp_path / "run" / "ledger.json").read_text())
     assert ledger[str(FIRST)]["rejected"] == {"holds NaN or Inf": 2}
     assert ledger[str(FIRST + 1)]["missing"]["did not answer"] > 2
+
+
+def test_nodes_in_quarantine_are_not_waited_for():
+    time = Time()
+    plan = fedro.plan(clients=20, byzantine=3, rounds=30, sampled=19)
+    grid = FakeGrid(20, dict.fromkeys(range(3), BAD["nan"]))
+    strat = strategy(time, plan=plan, quarantine=1)
+    result = start(strat, grid, 4)
+    assert strat.session.draw == (17, 17, 3)  # three may be bad, whoever was sent away
+    assert np.allclose(numbers(result.arrays), 4.0)
+    assert time.slept == []
 
 
 def test_liars_do_not_bend_the_evaluation():

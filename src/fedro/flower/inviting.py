@@ -31,11 +31,12 @@ def invite_to_train(
     done = session.begin(server_round - 1, session.layout.vector(arrays), told.get("lr"))
     with watch(done, "online"):
         nodes = nodes_online(settings, session, grid, settings.online_wait)
-    draw = session.draw = safe_draw(plan, len(nodes))
-    if draw is None:
-        found = counted(len(nodes), "node")
-        done.void = f"{found} online, {plan.byzantine} may be bad: no sample of them is safe"
+    session.available = len(nodes)
+    draw = safe_draw(plan, len(nodes))
+    done.void = why_not(draw, settings, len(nodes))
+    if draw is None or done.void is not None:
         return []
+    session.draw = draw
     warn_of(draw, plan)
     if session.draws >= plan.setting.draws:
         allowed = counted(plan.setting.draws, "draw")
@@ -72,6 +73,18 @@ def invite_to_evaluate(
     return [Message(record, node, MessageType.EVALUATE) for node in session.evaluators]
 
 
+def why_not(draw: Draw | None, settings: Settings, available: int) -> str | None:
+    """Why nobody can be invited, or None."""
+    if draw is None:
+        bad = settings.plan.byzantine
+        return f"{counted(available, 'node')} online, {bad} may be bad: no sample of them is safe"
+    try:
+        settings.rule.kappa(draw.sampled, draw.tolerated)
+    except ValueError as error:  # more is tolerated than the rule can
+        return f"{counted(available, 'node')} online: {error}"
+    return None
+
+
 def train_config(settings: Settings, server_round: int, config: ConfigRecord) -> ConfigRecord:
     """What clients are told: the app's own keys, the round, and γ_c and K where given."""
     told = settings.told(server_round - 1)
@@ -83,8 +96,12 @@ def train_config(settings: Settings, server_round: int, config: ConfigRecord) ->
 
 def nodes_online(settings: Settings, session: Session, grid: Grid, wait: float) -> list[int]:
     """The nodes that may be invited, each known to the ledger."""
-    out = session.ledger.quarantined
-    nodes = online(grid, lambda n: as_planned(settings.plan, n), wait, out, settings.clock)
+    plan, out = settings.plan, session.ledger.quarantined
+
+    def enough(available: int) -> bool:
+        return available >= plan.clients - len(out) or as_planned(plan, available)
+
+    nodes = online(grid, enough, wait, out, settings.clock)
     session.ledger.meet(nodes, session.state.round)
     return nodes
 
@@ -100,5 +117,8 @@ def warn_of(draw: Draw, plan: Plan) -> None:
         text = "%d nodes are online, planned were %d: those beyond count as bad"
         log(WARNING, text, draw.available, plan.clients)
     if (draw.sampled, draw.tolerated) != (plan.sampled, plan.tolerated):
-        text = "With %d nodes online %d are invited and %d tolerated, instead of %d and %d"
+        text = (
+            "With %d nodes online %d are invited and %d tolerated, instead of %d and %d; "
+            "fedro.plan(available=…) plans for that"
+        )
         log(WARNING, text, *draw, plan.sampled, plan.tolerated)

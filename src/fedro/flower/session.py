@@ -41,6 +41,7 @@ class Session:
     ledger: Ledger = field(default_factory=Ledger)
     draws: int = 0  # void ones count: the plan is for so many, whatever comes of them
     fruitless: int = 0  # void rounds in a row
+    available: int = 0  # nodes online
     draw: Draw | None = None
     invited: list[int] = field(default_factory=list)  # node ids
     evaluation: Draw | None = None
@@ -93,8 +94,8 @@ class Session:
             kind: {name: spread._asdict() for name, spread in found.items()}
             for kind, found in self.metrics.items()
         }
-        here = self.draw._asdict() if self.draw else {"available": None, "tolerated": None}
-        told = {"available": here["available"], "tolerated": here["tolerated"], "metrics": metrics}
+        tolerated = None if self.draw is None else self.draw.tolerated
+        told = {"available": self.available, "tolerated": tolerated, "metrics": metrics}
         return {**self.under_way.as_dict(), **UNKNOWN, **told}
 
 

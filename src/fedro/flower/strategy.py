@@ -21,6 +21,7 @@ from fedro.flower.session import Book, Session, new_seed
 from fedro.flower.settings import Settings, checked_plan, checked_rule, configuration
 from fedro.measures import Score
 from fedro.planning import Plan
+from fedro.record import RunFolderError
 from fedro.rounds import Round, watch
 from fedro.server import State
 from fedro.wording import counted
@@ -164,8 +165,9 @@ class FedRo(Strategy):
                     grid, result, book, timeout, train_config, evaluate_config, evaluate_fn
                 )
                 book.finish(s.plan)
-        except BaseException:
-            book.save()
+        except BaseException as error:
+            if not isinstance(error, RunFolderError):
+                book.save()
             raise
         finally:
             book.close()
