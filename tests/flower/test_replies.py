@@ -1,6 +1,7 @@
 """Every way in which a reply can be wrong, and what the server makes of it."""
 
 import io
+import threading
 import warnings
 from contextlib import suppress
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from fake import FIRST, FakeGrid, Time, answer, honest, model, raises, silent, weights
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.supercore.run import RunNotRunningException
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from fedro.flower.exchange import RECONNECT, exchange, limit_retries, readable
@@ -217,6 +219,35 @@ def test_an_unreadable_reply_that_flower_gives_once_is_not_called_silence():
 
     found = list(exchange(Once(), invite(None, model(), 1), 5.0, Time().clock))
     assert found == [(FIRST, "could not be read: IndexError: no children")]
+
+
+def test_half_a_reply_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr("fedro.flower.exchange.GRACE", 0.05)
+    over, slow = threading.Event(), threading.Event()
+
+    class Slow(FakeGrid):
+        def pull_messages(self, message_ids):
+            if message_ids == ["m0"]:
+                over.wait(20)
+            if message_ids == ["m1"]:
+                assert slow.wait(20)
+            if message_ids == ["m2"]:
+                slow.set()
+            return super().pull_messages(message_ids)
+
+    found = dict(exchange(Slow(), invite(None, model(), 3), 1.0))
+    over.set()
+    assert found.pop(FIRST) == "did not send its reply to the end"
+    assert [isinstance(found[FIRST + i], Message) for i in (1, 2)] == [True, True]
+
+
+def test_a_run_that_is_stopped_stops():
+    class Stopped(FakeGrid):
+        def pull_messages(self, message_ids):
+            raise RunNotRunningException
+
+    with pytest.raises(RunNotRunningException):
+        list(exchange(Stopped(), invite(None, model(), 3), 1.0, Time().clock))
 
 
 def test_flowers_own_retries_end():

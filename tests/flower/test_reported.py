@@ -20,6 +20,7 @@ def run(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_report_tells_what_is_not_known(run, tmp_path):
     found = load(run)
     assert (found.known, found.overrun) == (False, None)
@@ -33,6 +34,7 @@ def test_the_report_tells_what_is_not_known(run, tmp_path):
             assert {row["bad"] for row in csv.DictReader(file)} == {""}
 
 
+@pytest.mark.slow
 def test_simulated_and_deployed_runs_stand_side_by_side(run, tmp_path):
     given = {"clients": 20, "byzantine": 2, "sampled": 7, "tolerated": 2, "rounds": 6}
     for _ in run_into(run.parent / "simulated", Experiment(**given, attack="sign_flip")):

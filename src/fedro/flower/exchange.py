@@ -5,6 +5,7 @@ and who sent it is what its sender wrote. Here each reply is asked for by the me
 answers, so that it is known whose it is, and a bad one spoils no other.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 TRIES = 3  # to read one reply
+GRACE = 10.0  # seconds for one look, before the next node gets its turn
 RECONNECT = 30.0  # seconds for one call to reach the SuperLink
 SHORTEST, LONGEST = 0.05, 1.0  # seconds between two looks at what has come
 
@@ -29,6 +31,29 @@ class Clock(NamedTuple):
 REAL = Clock()
 
 
+class Look:
+    """One look for a reply, in a thread: a client that uploads half of it holds Flower up."""
+
+    def __init__(self, grid: Grid, key: str) -> None:
+        self.found: list[Message] = []
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._pull, args=(grid, key), daemon=True)
+        self._thread.start()
+
+    def _pull(self, grid: Grid, key: str) -> None:
+        try:
+            self.found = list(grid.pull_messages([key]))
+        except BaseException as error:  # told to the thread that waits
+            self.error = error
+
+    def over(self, wait: float) -> bool:
+        """Whether it is over after so many seconds; raises what stops the whole run."""
+        self._thread.join(wait)
+        if self.error is not None and not isinstance(self.error, Exception):
+            raise self.error
+        return not self._thread.is_alive()
+
+
 def exchange(
     grid: Grid, messages: Sequence[Message], timeout: float, clock: Clock = REAL
 ) -> Iterator[Answer]:
@@ -36,30 +61,35 @@ def exchange(
     deadline, pause = clock.now() + timeout, SHORTEST
     pending, refused = push(grid, messages)
     yield from refused
+    held_up: dict[str, Look] = {}
     failures: dict[str, list[str]] = {}
     while pending:
         for key in list(pending):
-            try:
-                found = list(grid.pull_messages([key]))
-            except Exception as error:  # unpacked from what a client has sent
-                failures.setdefault(key, []).append(readable(error))
+            wait = 0.0 if key in held_up else GRACE
+            look = held_up.pop(key, None) or Look(grid, key)
+            if not look.over(wait):
+                held_up[key] = look
+            elif look.error is not None:  # unpacked from what a client has sent
+                failures.setdefault(key, []).append(readable(look.error))
                 if len(failures[key]) == TRIES:
                     yield pending.pop(key), unread(failures[key])
-                if clock.now() >= deadline:  # a call may have taken long to fail
-                    break
-                continue
-            if found:
+            elif look.found:
                 node = pending.pop(key)
-                yield from ((node, message) for message in found)
+                yield from ((node, message) for message in look.found)
+                continue
+            if clock.now() >= deadline and (key in held_up or key in failures):
+                break  # it may have taken long to fail
         left = deadline - clock.now()
         if left <= 0:
             break
         if pending:
             clock.sleep(min(pause, left))
             pause = min(2 * pause, LONGEST)
-    for key, reasons in failures.items():  # Flower may give a reply once only, readable or not
-        if key in pending:
-            yield pending[key], unread(reasons)
+    for key, node in pending.items():  # Flower may give a reply once only, readable or not
+        if key in failures:
+            yield node, unread(failures[key])
+        elif key in held_up:
+            yield node, "did not send its reply to the end"
 
 
 def unread(reasons: Sequence[str]) -> str:
