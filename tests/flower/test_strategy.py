@@ -389,6 +389,19 @@ def test_a_run_that_was_given_up_can_be_resumed(tmp_path):
     assert strat.session.draws == 6  # the void ones too
 
 
+def test_runs_can_be_repeated_where_nodes_can_be_ordered():
+    def shuffled(seed):
+        grid = FakeGrid(default=lambda m: honest(np.float32(place[m.metadata.dst_node_id]))(m))
+        ids = np.random.default_rng(seed).permutation(20)
+        place = {FIRST + int(node): i for i, node in enumerate(ids)}
+        strat = strategy(order=lambda _, nodes: sorted(nodes, key=place.__getitem__))
+        return numbers(start(strat, grid, 4).arrays)
+
+    assert np.array_equal(shuffled(0), shuffled(1))
+    with pytest.raises(ValueError, match="each once"):
+        start(strategy(order=lambda _, nodes: nodes[:9]), FakeGrid())
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -102,6 +102,10 @@ def nodes_online(settings: Settings, session: Session, grid: Grid, wait: float) 
         return available >= plan.clients - len(out) or as_planned(plan, available)
 
     nodes = online(grid, enough, wait, out, settings.clock)
+    if settings.order is not None:
+        given, nodes = nodes, [int(node) for node in settings.order(grid, list(nodes))]
+        if sorted(nodes) != given:
+            raise ValueError("order=…: it must give the nodes that it was given, each once")
     session.ledger.meet(nodes, session.state.round)
     return nodes
 

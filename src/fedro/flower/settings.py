@@ -1,12 +1,13 @@
 """What a strategy was told, checked once."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 from flwr.common.logger import log
+from flwr.serverapp import Grid
 
 from fedro.checks import count
 from fedro.experiment import Experiment
@@ -15,6 +16,7 @@ from fedro.planning import Plan
 from fedro.rules import Rule, parse_rule
 from fedro.server import robust
 
+Order = Callable[[Grid, list[int]], Sequence[int]]
 KEYS = (
     *("dataset", "clients", "byzantine", "rule", "sampled", "tolerated", "confidence", "bound"),
     *("local_steps", "client_lr", "server_lr", "evaluate_every", "checkpoint_every"),
@@ -36,6 +38,7 @@ class Settings:
     online_wait: float
     quarantine: int | None
     statistics: Collection[str] | None
+    order: Order | None
     arrays_key: str
     config_key: str
     clock: Clock

@@ -18,7 +18,7 @@ from fedro.flower.exchange import REAL, Clock, by_source, exchange, limit_retrie
 from fedro.flower.inviting import invite_to_evaluate, invite_to_train
 from fedro.flower.layout import Layout
 from fedro.flower.session import Book, Session, new_seed
-from fedro.flower.settings import Settings, checked_plan, checked_rule, configuration
+from fedro.flower.settings import Order, Settings, checked_plan, checked_rule, configuration
 from fedro.measures import Score
 from fedro.planning import Plan
 from fedro.record import RunFolderError
@@ -45,7 +45,8 @@ class FedRo(Strategy):
     for none) evaluate the model every `evaluate_every` rounds. After `patience` void rounds in a
     row the run ends. `online_wait` is how many seconds to wait where too few nodes are online,
     `quarantine` after how many rejected replies a node is not invited again; `statistics` names the
-    arrays that are no parameters (those of BatchNorm are known).
+    arrays that are no parameters (those of BatchNorm are known). `order(grid, nodes)` puts nodes in
+    an order that is the same in each run, for simulations that can be repeated.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class FedRo(Strategy):
         online_wait: float = 60.0,
         quarantine: int | None = None,
         statistics: Collection[str] | None = None,
+        order: Order | None = None,
         arrayrecord_key: str = "arrays",
         configrecord_key: str = "config",
         clock: Clock = REAL,
@@ -93,6 +95,7 @@ class FedRo(Strategy):
             online_wait=number("online_wait", online_wait, "online_wait ≥ 0", lambda x: x >= 0),
             quarantine=None if quarantine is None else count("quarantine", quarantine, 1),
             statistics=statistics,
+            order=order,
             arrays_key=arrayrecord_key,
             config_key=configrecord_key,
             clock=clock,
