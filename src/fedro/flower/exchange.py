@@ -49,9 +49,10 @@ class Look:
     def over(self, wait: float) -> bool:
         """Whether it is over after so many seconds; raises what stops the whole run."""
         self._thread.join(wait)
-        if self.error is not None and not isinstance(self.error, Exception):
+        over = not self._thread.is_alive()
+        if over and self.error is not None and not isinstance(self.error, Exception):
             raise self.error
-        return not self._thread.is_alive()
+        return over
 
 
 def exchange(
