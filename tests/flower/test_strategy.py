@@ -413,6 +413,7 @@ def test_runs_can_be_repeated_where_nodes_can_be_ordered():
         ({"server_lr": 0.0}, "server_lr"),
         ({"client_lr": -1.0}, "client_lr"),
         ({"local_steps": 0}, "local_steps"),
+        ({"client_lr": "1/K"}, "needs K: give local_steps too"),
         ({"seed": -1}, "seed"),
         ({"patience": 0}, "patience"),
         ({"online_wait": -1}, "online_wait"),

@@ -85,6 +85,8 @@ def checked_rule(text: str, plan: Plan) -> Rule:
 def configuration(plan: Plan, seed: int | None, **given: Any) -> dict[str, Any]:
     """The keys of an experiment that a run on Flower has, checked like those of a simulation."""
     known = {key: value for key, value in given.items() if value is not None}
+    if isinstance(rate := known.get("client_lr"), str) and "local_steps" not in known:
+        raise ValueError(f"client_lr={rate!r} needs K: give local_steps too")
     experiment = Experiment(
         dataset="flower",
         clients=plan.clients,
