@@ -129,5 +129,7 @@ def by_source(replies: Iterable[Message]) -> Iterator[Answer]:
 def readable(text: object, length: int = 200) -> str:
     """Somebody else's words, in one line that can do no harm in a log."""
     words = f"{type(text).__name__}: {text}" if isinstance(text, BaseException) else str(text)
-    line = " ".join(words[: 4 * length].split())
-    return "".join(c if c.isprintable() else "?" for c in line)[:length]
+    if len(words) > length:  # the end of a traceback tells most
+        words = f"{words[: length // 3]} … {words[-length // 2 :]}"
+    line = " ".join(words.split())
+    return "".join(c if c.isprintable() else "?" for c in line)
