@@ -557,6 +557,16 @@ def clip(x: Array, b: int, *, limit: float) -> Array:
     return clip_rows(x, limit)
 
 
+@reference(MIXERS, anything)
+def clip_step(
+    x: Array, b: int, *, factor: float = 3.0, reference: ArrayLike | None = None
+) -> Array:
+    """Clip every row to a factor times the length of a vector; without one they stay."""
+    if reference is None:
+        return x
+    return clip_rows(x, factor * float(np.linalg.norm(np.asarray(reference, dtype=np.float64))))
+
+
 # --- composition and hostile rows ------------------------------------------------------------
 
 
@@ -717,7 +727,7 @@ EQUIVARIANCE: dict[str, frozenset[str]] = {
     **dict.fromkeys(["median", "trimmed_mean", "meamed", "bulyan"], _COORDINATES),
     **dict.fromkeys(["mean", "geometric_median", "krum", "multi_krum"], _ALL),
     **dict.fromkeys(["mda", "mva", "smea", "caf", "centered_clipping", "monna", "nnm"], _ALL),
-    **dict.fromkeys(["fltrust", "norm_clip", "arc", "clip"], _ALL - {"translation"}),
+    **dict.fromkeys(["fltrust", "norm_clip", "arc", "clip", "clip_step"], _ALL - {"translation"}),
     "dnc": _COORDINATES,
     "bucketing": frozenset({"translation", "scale", "rotation"}),
 }

@@ -30,6 +30,7 @@ def options(name: str, n: int, d: int, move: Callable, factor: float = 1.0) -> d
         "fltrust": {"reference": anchor},
         "norm_clip": {"limit": 1.5 * factor},
         "clip": {"limit": 1.5 * factor},
+        "clip_step": {"reference": anchor},
         "dnc": {"columns": [range(d), range(d // 2 + 1)]},
         "bucketing": {"permutation": rng.permutation(n)},
     }.get(name, {})

@@ -24,7 +24,11 @@ from fedro.rules.subsets import least_diameter, least_variance
 
 FINAL = sorted(name for name, entry in RULES.items() if not entry.mixer)
 MIXERS = sorted(name for name, entry in RULES.items() if entry.mixer)
-OPTIONS: dict[str, dict[str, Any]] = {"norm_clip": {"limit": 2.0}, "clip": {"limit": 2.0}}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "norm_clip": {"limit": 2.0},
+    "clip": {"limit": 2.0},
+    "clip_step": {"factor": 2.0},
+}
 PIPELINES = [
     "nnm | trimmed_mean",
     "nnm | median",
@@ -43,6 +47,7 @@ PIPELINES = [
     "arc | bulyan",
     "nnm | nnm | median",
     "clip(limit=2.0) | krum",
+    "clip_step(factor=1.5) | nnm | trimmed_mean",
     "arc | nnm | centered_clipping",
 ]
 FAST = [*FINAL, *PIPELINES[:2]]
@@ -81,7 +86,8 @@ def expected(rule: Rule, x: np.ndarray, b: int, call: dict[str, Any]) -> list[np
     """All outputs that the references allow."""
     rows = np.asarray(x, dtype=np.float64)
     for stage in rule.stages[:-1]:
-        rows = oracle.MIXERS[stage.name](rows, b, **stage.options)
+        also = {"reference": call["reference"]} if stage.name == "clip_step" else {}
+        rows = oracle.MIXERS[stage.name](rows, b, **stage.options, **also)
     last, options = rule.stages[-1].name, dict(rule.stages[-1].options)
     if last in ("monna", "fltrust"):
         options["reference"] = call["reference"]
@@ -228,6 +234,26 @@ def test_threads_do_not_change_a_bit(text: str, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("FEDRO_THREADS", threads)
         results.append(parse_rule(text, b=4)(x))
     assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+# --- a bad majority --------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["nnm | trimmed_mean", "median", "mean", "krum"]))
+@settings(max_examples=50, deadline=None)
+def test_clip_step_bounds_what_any_majority_can_do(seed: int, rule: str) -> None:
+    rng = np.random.default_rng(seed)
+    last = rng.standard_normal(20)
+    x = rng.standard_normal((9, 20)) * 10.0 ** rng.integers(-3, 9, size=(9, 1))
+    got = parse_rule(f"clip_step(factor=2.5) | {rule}", b=3)(x, reference=last)
+    longest = 2.5 * np.linalg.norm(last) * (1 + 1e-9)
+    # each coordinate of a median may come from another row, so √9 in place of 1
+    assert np.linalg.norm(got) <= longest * (3 if rule in ("median", "nnm | trimmed_mean") else 1)
+
+
+def test_clip_step_needs_a_last_step() -> None:
+    x = np.random.default_rng(1).standard_normal((9, 20))
+    assert np.array_equal(parse_rule("clip_step | median", b=2)(x), parse_rule("median", b=2)(x))
 
 
 # --- the robustness inequality -----------------------------------------------------------------

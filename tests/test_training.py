@@ -279,3 +279,28 @@ def test_the_error_falls_with_the_share_that_is_bad_and_tolerated():
     ]
     assert (errors[0] > 1.3 * errors[1]).all()
     assert (errors[1] > 1.3 * errors[2]).all()
+
+
+@pytest.mark.slow
+def test_clip_step_survives_the_round_that_the_planners_attacker_waits_for():
+    # seed 3 draws more than three bad clients in rounds 3 and 15; the run ends with the latter
+    setting = Experiment(
+        dataset="digits",
+        clients=50,
+        model="mlp(hidden=32)",
+        byzantine=10,
+        sampled=9,
+        tolerated=3,
+        attack="ambush",
+        rounds=16,
+        local_steps=10,
+        batch_size=16,
+        client_lr=0.1,
+        evaluate_every=16,
+        seed=3,
+    )
+    *_, lost = run(setting.replace(rule="nnm | trimmed_mean"))
+    *_, kept = run(setting.replace(rule="clip_step | nnm | trimmed_mean"))
+    assert len(lost.byzantine) > 3
+    assert lost.score.accuracy < 0.3
+    assert kept.score.accuracy > 0.6

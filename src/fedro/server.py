@@ -128,7 +128,8 @@ def robust(rule: Rule) -> bool:
 
 def starts_from_last(rule: Rule) -> bool:
     """Whether it starts from what it gave in the round before."""
-    return any(entry.reference == "optional" for entry in rule.entries)
+    wants = {entry.reference for entry in rule.entries}
+    return "optional" in wants and "needed" not in wants
 
 
 def rule_seed(seed: int, round: int) -> int:

@@ -47,3 +47,22 @@ def arc(rows: Rows) -> Rows:
 def clip(rows: Rows, *, limit: float) -> Rows:
     """Shortens every row to a length of at most `limit`; no fixed limit is robust."""
     return rows.scaled(clip_factors(rows, limit))
+
+
+@register(
+    mixer=True,
+    valid="any b",
+    cost="nd",
+    source="Malinovsky et al. 2024",
+    reference="optional",
+    allowed={"factor": "above 0"},
+)
+def clip_step(rows: Rows, *, factor: float = 3.0) -> Rows:
+    """Shortens every row to `factor` times the length of the reference: in a run, the last step.
+
+    A round in which the bad clients are the majority then does no more harm than a few steps. In
+    the first round there is no reference, and nothing is clipped.
+    """
+    if rows.source.reference is None:
+        return rows
+    return rows.scaled(clip_factors(rows, factor * rows.reference_norm))
