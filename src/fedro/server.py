@@ -43,6 +43,8 @@ class State:
     @classmethod
     def from_tensors(cls, round: int, tensors: Mapping[str, Tensor]) -> "State":
         """The state that was saved."""
+        if "model" not in tensors:
+            raise ValueError(f"a checkpoint without a model: it has {', '.join(tensors) or 'none'}")
         memory = {
             name.removeprefix("memory."): tensor
             for name, tensor in tensors.items()

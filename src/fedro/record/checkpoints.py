@@ -80,10 +80,14 @@ def pack(
 def unpack(path: Path) -> tuple[Checkpoint, bytes]:
     """The checkpoint in a file, and the lines until then."""
     tensors, facts = unpack_tensors(path)
-    if path.name != name_of(facts.get("round", -1)):
-        raise DamagedError(f"its name is not that of round {facts.get('round')}, which it holds")
-    lines = tensors.pop(LINES).numpy().tobytes()
-    return Checkpoint(facts["round"], tensors, facts["scalars"]), lines
+    match facts:
+        case {"round": int(round), "scalars": dict(scalars)} if LINES in tensors:
+            lines = tensors.pop(LINES).numpy().tobytes()
+        case _:
+            raise DamagedError("it is no checkpoint of a run, or of another version of fedro")
+    if path.name != name_of(round):
+        raise DamagedError(f"its name is not that of round {round}, which it holds")
+    return Checkpoint(round, tensors, scalars), lines
 
 
 def pack_tensors(tensors: Mapping[str, "Tensor"], facts: Mapping[str, Any]) -> bytes:
@@ -103,7 +107,7 @@ def pack_tensors(tensors: Mapping[str, "Tensor"], facts: Mapping[str, Any]) -> b
         raise ValueError(f"safetensors cannot hold one of these, {kinds}: {error}") from None
 
 
-def unpack_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, Any]]:
+def unpack_tensors(path: Path) -> tuple[dict[str, "Tensor"], Any]:
     """The tensors, in memory, and the facts beside them."""
     from safetensors import SafetensorError, safe_open
 
