@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check lint bench docs clean browser
+.PHONY: run test check soak lint bench docs clean browser
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
@@ -14,6 +14,14 @@ test: $(VENV)/.peers browser
 
 check: lint $(VENV)/.peers browser
 	$(BIN)/pytest -m "not slow" -x
+
+# Hours of trouble: kills, hostile numbers and files, errors put in on purpose.
+soak: $(VENV)/.peers
+	$(BIN)/python tests/soak/flat.py --rounds 2000
+	$(BIN)/python tests/soak/kills.py --times 50
+	PYTHONPATH=tests $(BIN)/python tests/soak/hostile.py --matrices 10000
+	FEDRO_HYPOTHESIS=deep $(BIN)/pytest tests/test_fuzz.py
+	$(BIN)/python tests/soak/mutants.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -46,4 +46,4 @@ def norm_clip(rows: Rows, *, limit: float) -> Any:
 
 def clip_factors(rows: Rows, limit: float) -> Any:
     """min(1, limit/‖x_i‖)."""
-    return np.minimum(1.0, limit / np.maximum(rows.norms, np.finfo(float).tiny))
+    return limit / np.maximum(rows.norms, max(limit, np.finfo(float).tiny))

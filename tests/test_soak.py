@@ -1,0 +1,43 @@
+"""The long trials of `make soak`, in their short form."""
+
+from pathlib import Path
+
+import pytest
+
+from soak import flat, hostile, kills, mutants
+
+pytestmark = pytest.mark.slow
+
+
+def test_killed_in_every_way(tmp_path: Path) -> None:
+    killed = kills.soak(tmp_path, times=5, seed=2, rounds=120)
+    assert killed.total() == 5
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    early, late = flat.growth(300, tmp_path)
+    assert late - early < 8.0  # MB; what grows by 40 kB a round would be seen
+
+
+@pytest.mark.parametrize("text", hostile.TEXTS)
+def test_hostile_matrices(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostile.kernels, "SMALL", hostile.kernels.SMALL)  # restored afterwards
+    tried, found = hostile.soak(text, matrices=40, seed=2)
+    assert tried == 40
+    assert not found
+
+
+def test_hostile_matrices_find_what_is_not_robust() -> None:
+    tried, found = hostile.soak("mean", matrices=40, seed=2, least=1)
+    assert tried == 40
+    assert found
+
+
+def test_mutants_are_where_the_list_says() -> None:
+    for mutant in mutants.MUTANTS:
+        text = (mutants.ROOT / "src" / "fedro" / mutant.file).read_text()
+        assert mutant.old in text, mutant
+
+
+def test_a_mutant_is_caught() -> None:
+    assert mutants.soak([mutants.MUTANTS[0]]) == []
