@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import fedro
 import oracle
 from fedro import kernels, rules
-from fedro.coefficients import lower_bound
+from fedro.coefficients import PROOFS, lower_bound
 from fedro.rules import RULES, Rule, parse_rule
 from fedro.rules.subsets import least_diameter, least_variance
 
@@ -589,6 +589,30 @@ def test_a_new_rule_gets_everything_from_one_function(tmp_path: Path) -> None:
     assert found, tests
     assert found[1].count(".") >= 15
     assert fedro.RULES is RULES
+
+
+def test_a_rule_of_your_own_is_named_with_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = NEW_RULE.replace("lone_trim", "own_trim") + "\nnumber = 3\n"
+    (tmp_path / "own_rule_module.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(RULES, "_entries", dict(RULES))
+    monkeypatch.setattr(PROOFS, "_entries", dict(PROOFS))
+    rule = parse_rule("nnm | own_rule_module:own_trim", b=2)
+    assert rule == parse_rule("nnm | own_rule_module:own_trim(b=2)") == parse_rule(str(rule))
+    x = np.random.default_rng(0).standard_normal((9, 5))
+    assert np.array_equal(rule(x), parse_rule("nnm | trimmed_mean", b=2)(x))
+    assert rule.kappa(9) == parse_rule("nnm | trimmed_mean", b=2).kappa(9)
+    for text, message in {
+        "own_rule_module:own_trimm": "did you mean 'own_trim'",
+        "own_rule_module:number": "put @register",
+        "no_such_module:own_trim": "there is no module 'no_such_module'",
+        "1 + 1:own_trim": "write a rule of your own as 'my_module:my_rule'",
+        "own_rule_module:own_trim(c=1)": "unknown option",
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            parse_rule(text, b=2)
 
 
 @pytest.mark.parametrize(

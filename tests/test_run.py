@@ -304,6 +304,7 @@ OWN = """
 import torch
 from torch import nn
 from fedro.attacks import forge
+from fedro.rules import register
 
 class Net(nn.Module):
     def __init__(self, classes, width=8):
@@ -325,17 +326,22 @@ def make_federation(clients, seed, size=30):
 def backwards(view, *, factor: float = 3.0):
     "Backwards."
     return -factor * view.honest_mean
+
+@register()
+def trimmed(rows):
+    "Trims."
+    return rows.band(rows.b, rows.n - rows.b)
 """
 
 
 @pytest.mark.parametrize("engine", ["auto", "workers"])
-def test_your_own_model_data_and_attack(tmp_path, engine):
+def test_your_own_model_data_attack_and_rule(tmp_path, engine):
     (tmp_path / "mine.py").write_text(OWN)
     config = tmp_path / "mine.toml"
     config.write_text(
         'dataset = "mine:make_federation(size=30)"\nclients = 12\nmodel = "mine:Net(width=5)"\n'
         f'byzantine = 2\nattack = "mine:backwards(factor=2.0)"\nrounds = 30\nengine = "{engine}"\n'
-        "client_lr = 0.5\n"
+        'client_lr = 0.5\nrule = "nnm | mine:trimmed"\n'
     )
     done = fedro("run", config, "--out", "run", "--tensorboard", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +63,7 @@ def kappa(
     from fedro.kappa_search import search_kappa
     from fedro.rules import parse_rule
 
+    sys.path.insert(0, "")  # your own rules are found from where you are
     parsed = parse_rule(rule, b=tolerated)
     proved = parsed.kappa(sampled)
     with _search_progress(seconds, hidden=as_json) as progress:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedro import kernels
 from fedro.checks import count
 from fedro.coefficients import pipeline_kappa
-from fedro.registry import Stage, parse_stages
+from fedro.registry import Stage, load, parse_stage, parse_stages
 from fedro.rules.rows import Dropped, Rows, Source
 from fedro.rules.table import RULES, Entry
 
@@ -170,11 +170,11 @@ class Rule:
 
 
 def parse_rule(text: str, b: int | None = None) -> Rule:
-    """Read a rule like ``"nnm | trimmed_mean"``, ``"krum(original=True)"`` or ``"median(b=2)"``."""
+    """Read ``"nnm | trimmed_mean"``, ``"krum(original=True)"`` or ``"nnm | my_module:medoid"``."""
     if not isinstance(text, str):
         raise ValueError(f"a rule is a text like 'nnm | trimmed_mean', not {text!r}")
     rule: Rule | None = None
-    for name, options in parse_stages(text):
+    for name, options in _stages(text):
         own = options.pop("b", None)
         part = Rule((Stage(name, options),), own)
         rule = part if rule is None else rule | part
@@ -182,6 +182,24 @@ def parse_rule(text: str, b: int | None = None) -> Rule:
     if b is not None and rule.b is not None and rule.b != b:
         raise ValueError(f"b={b}, but the rule {text!r} has b={rule.b}: give one of the two")
     return rule if b is None else replace(rule, b=b)
+
+
+def _stages(text: str) -> list[Stage]:
+    """The stages of a text; one of your own is imported, which puts it into the table."""
+    if ":" not in text:
+        return parse_stages(text)
+    stages = [parse_stage("rule", part) for part in text.split("|")]
+    return [Stage(_own(name) if ":" in name else name, options) for name, options in stages]
+
+
+def _own(text: str) -> str:
+    """The name in the table of ``"my_module:medoid"``."""
+    if not all(part.isidentifier() for part in text.rpartition(":")[0].split(".")):
+        raise ValueError(f"{text!r}: write a rule of your own as 'my_module:my_rule'")
+    found = load(text)
+    if not isinstance(found, Entry):
+        raise ValueError(f"{text!r} is no rule: put @register(…) above it")
+    return found.name
 
 
 def factory(entry: Entry) -> Callable[..., Rule]:
