@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer.main
+
+from fedro.cli import app
 
 PAPER = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
 
@@ -13,6 +16,15 @@ PAPER = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
 def fedro(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fedro", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_help_goes_along_the_road_and_explains_every_argument() -> None:
+    group = typer.main.get_command(app)
+    road = ["plan", "run", "data", "sweep", "report", "rules", "attacks", "kappa", "reproduce"]
+    assert list(group.commands) == road  # type: ignore[attr-defined]
+    for command in group.commands.values():  # type: ignore[attr-defined]
+        for parameter in command.params:
+            assert parameter.help, f"{command.name}: {parameter.name}"
 
 
 def test_plan_reads_well() -> None:

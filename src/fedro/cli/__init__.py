@@ -8,7 +8,8 @@ from fedro.cli.common import app
 
 __all__ = ["app", "main"]
 
-_COMMANDS = (planning, running, sweeping, reporting, rules, reproducing)  # these add themselves
+_ORDER = [m.__name__ for m in (planning, running, sweeping, reporting, rules, reproducing)]
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback.__module__))
 
 
 def main() -> None:

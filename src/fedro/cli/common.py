@@ -1,19 +1,36 @@
 """What all commands share: the application, errors as messages, and how shares are read."""
 
 import functools
+import inspect
 import math
 import sys
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, ParamSpec, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
+from typer.core import TyperArgument, TyperGroup
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+
+class Commands(TyperGroup):
+    """Click 8.5 makes Typer, as old as Flower pins it, forget what arguments are: tell it again."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for command in self.commands.values():
+            assert command.callback is not None
+            written = inspect.signature(command.callback).parameters
+            for argument in command.params:
+                if isinstance(argument, TyperArgument) and argument.help is None:
+                    argument.help = written[str(argument.name)].annotation.__metadata__[0].help
+
+
 app = typer.Typer(
     name="fedro",
+    cls=Commands,
     help="Byzantine-robust federated learning: plan, simulate under attack, deploy.",
     no_args_is_help=True,
     add_completion=False,
