@@ -1,12 +1,8 @@
-"""Tables made from the code: ``{{ rules }}``, ``{{ attacks }}`` and ``{{ keys }}`` in any page."""
+"""What is made from the code: ``{{ rules }}``, ``{{ commands }}`` … in any page."""
 
 from typing import Any
 
-from fedro.attacks import listing as attacks
-from fedro.experiment import as_markdown as keys
-from fedro.rules import listing as rules
-
-TABLES = {"rules": rules.as_markdown, "attacks": attacks.as_markdown, "keys": keys}
+from generate import TABLES
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
