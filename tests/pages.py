@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-REASONS = ("installs", "downloads", "takes hours", "needs real clients", "make", "a fragment")
+REASONS = ("installs", "downloads", "takes long", "needs real clients", "make", "a fragment")
 RUN = ("python", "bash", "toml")
 FENCE = re.compile(
     r"(?:^ *<!-- (?P<mark>not run|numbers vary): (?P<reason>[^\n]*?) -->\n)?"

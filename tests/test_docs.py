@@ -77,7 +77,7 @@ def test_blocks_of_a_page_go_on_from_each_other(tmp_path: Path) -> None:
         "```python\nprint(mine.answer)  # 42\n```\n```text\n4…\n```\n"
         "```bash\npython -c 'import mine; print(mine.answer / 5, \"s\")'\n```\n\n"
         "<!-- numbers vary: an example -->\n```text\n1.25   s\n```\n"
-        "<!-- not run: takes hours -->\n```bash\nfalse\n```\n"
+        "<!-- not run: takes long -->\n```bash\nfalse\n```\n"
     )
     run_page(blocks_of(text, "page.md"), tmp_path, seconds=60)
 
