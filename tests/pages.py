@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 REASONS = ("installs", "downloads", "takes long", "needs real clients", "make", "a fragment")
+OLD_TYPER = "ignore:'click.:DeprecationWarning"  # as in pyproject.toml; Flower imports it
 RUN = ("python", "bash", "toml")
 FENCE = re.compile(
     r"(?:^ *<!-- (?P<mark>not run|numbers vary): (?P<reason>[^\n]*?) -->\n)?"
@@ -95,7 +96,7 @@ def run_page(blocks: list[Block], folder: Path, seconds: float) -> None:
         "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), "."])),
     }
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(here)],
+        [sys.executable, "-W", "error", "-W", OLD_TYPER, str(here)],
         input=json.dumps([asdict(block) for block in blocks if block.not_run is None]),
         cwd=folder,
         env=environment,
