@@ -40,7 +40,7 @@ FENCE = re.compile(
     flags=re.DOTALL | re.MULTILINE,
 )
 TITLE = re.compile(r'title="([^"]+)"')
-STATED = re.compile(r"^(?:print\(.*|\))  # (-?\d[^:,;]*)", flags=re.MULTILINE)
+STATED = re.compile(r"^(?:print\(.*|\))  # (-?\d[^:,;\n]*)", flags=re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,.]*(?:e[-+]?\d+)?")
 
 

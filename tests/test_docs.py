@@ -106,6 +106,15 @@ def test_a_page_that_cannot_be_read_is_refused(text: str) -> None:
         blocks_of(text, "page.md")
 
 
+def test_what_is_counted_is_right() -> None:
+    mixers = sum(entry.mixer for entry in RULES.values())
+    rules, attacks = len(RULES) - mixers, len(fedro.ATTACKS) - 1  # without `none`
+    assert f"all {rules} rules and {mixers} mixers" in PAGES["README.md"].read_text()
+    page = PAGES["docs/comparison.md"].read_text()
+    assert f"| {rules} (`fedro rules`) |" in page
+    assert f"| {attacks} (`fedro attacks`) |" in page
+
+
 def test_every_rule_is_listed() -> None:
     markdown, text = as_markdown(), as_text().plain
     for name, entry in RULES.items():
@@ -171,3 +180,19 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "{{ " not in "".join(page.read_text() for page in tmp_path.glob("**/*.html"))
+
+
+@pytest.mark.slow
+def test_the_comparison_is_what_its_command_prints() -> None:
+    pytest.importorskip("byzpy")
+    pytest.importorskip("flwr")
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "behavior.py"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    page = PAGES["docs/comparison.md"].read_text()
+    for line in done.stdout.splitlines()[2:]:
+        assert line in page
