@@ -180,7 +180,8 @@ def _prose(text: str) -> str:
             parts.append(f"```pycon\n{part}\n```")
         elif part.strip() != "::":
             pieces = re.split(r"(`+[^`]*`+)", part)
-            pieces[::2] = [re.sub(r"([_*<])", r"\\\1", piece) for piece in pieces[::2]]
+            plain = (piece.replace("<", "&lt;") for piece in pieces[::2])
+            pieces[::2] = [re.sub(r"([_*])", r"\\\1", piece) for piece in plain]
             parts.append("".join(pieces))
     return "\n\n".join(parts)
 
