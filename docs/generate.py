@@ -21,7 +21,15 @@ from fedro.wording import markdown_table
 
 API = {  # every name that users may rely on, by what it is for
     "Plan": ["plan", "Plan", "Outlook"],
-    "Aggregate": ["parse_rule", "Rule", "RULES", "rules.register", "search_kappa", "Found"],
+    "Aggregate": [
+        "parse_rule",
+        "Rule",
+        "RULES",
+        "rules.register",
+        "rules.rows.Rows",
+        "search_kappa",
+        "Found",
+    ],
     "Attack": [
         "parse_attack",
         "Attack",
