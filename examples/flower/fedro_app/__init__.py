@@ -1,0 +1,1 @@
+"""FedRo with Flower, as an app: `flwr run examples/flower`."""

@@ -1,0 +1,45 @@
+"""The server: FedRo with the plan for this federation, and a run folder."""
+
+from datetime import datetime
+from pathlib import Path
+
+from flwr.app import ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+
+from fedro.checks import count, number
+from fedro.flower import FedRo
+from fedro_app.bad import attacks_of
+from fedro_app.task import log, plan_of, setup_of, with_clients
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train for the rounds that are left, and say where the model is."""
+    config = with_clients(context.run_config, len(list(grid.get_node_ids())))
+    plan, setup = plan_of(config), setup_of(config)
+    timeout = number("timeout", config["timeout"], "seconds > 0", lambda x: x > 0)
+    drill = attacks_of(config, plan.clients)
+    log.info("%d clients, of whom %d may be bad; %d are", plan.clients, plan.byzantine, len(drill))
+    folder, e = folder_of(str(config["folder"])), setup.experiment
+    strategy = FedRo(
+        plan=plan,
+        rule=e.rule,
+        server_lr=e.server_lr,
+        client_lr=e.as_dict()["client_lr"],
+        local_steps=e.local_steps,
+        folder=folder,
+        resume=config["resume"] is True,
+        evaluate_every=e.evaluate_every,
+        online_wait=number("online-wait", config["online-wait"], "seconds ≥ 0", lambda x: x >= 0),
+        quarantine=count("quarantine", config["quarantine"], 0) or None,
+    )
+    start = ArrayRecord(setup.build().state_dict())
+    strategy.start(grid, start, num_rounds=e.rounds, timeout=timeout)
+    log.info("The model is in %s: fedro report %s shows the run", folder, folder)
+
+
+def folder_of(text: str) -> Path:
+    """The run folder; a new one if none is named."""
+    return Path(text or f"runs/flower-{datetime.now():%Y%m%d-%H%M%S}").expanduser().absolute()

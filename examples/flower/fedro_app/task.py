@@ -1,0 +1,74 @@
+"""What server and clients agree on: the plan, the experiment, its data and its model."""
+
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+
+import fedro
+from fedro import Experiment
+from fedro.checks import count, number
+from fedro.cli.common import parse_share_of
+from fedro.experiment import parse_changes, read_toml
+from fedro.safety import FEW
+from fedro.setup import Setup, prepare
+
+Config = Mapping[str, bool | float | int | str]
+PLANNED = ("byzantine", "sampled", "tolerated", "attack")  # of the experiment: the app has its own
+log = logging.getLogger("flwr")
+
+
+def with_clients(config: Config, seen: object) -> Config:
+    """The run config with the number of clients: as given, else as many as are seen."""
+    given = count("clients", config["clients"], 0)
+    return {**config, "clients": given or count("clients seen", seen, 1)}
+
+
+def plan_of(config: Config) -> fedro.Plan:
+    """n̂ and b̂ for this federation."""
+    clients = count("clients", config["clients"], 1)
+    bad = parse_share_of("byzantine", str(config["byzantine"]), clients)
+    sampled = count("sampled", config["sampled"], 0, clients, "clients")
+    dropout = number("dropout", config["dropout"], "0 ≤ dropout < 1", lambda x: 0 <= x < 1)
+    e = experiment_of(config)
+    return fedro.plan(
+        clients=clients,
+        byzantine=bad,
+        rounds=e.rounds,
+        confidence=e.confidence,
+        bound=e.bound,
+        rule=e.rule,
+        sampled=sampled or (None if bad else min(clients, FEW)),
+        available=count("available", config["available"], 0, clients, "clients") or None,
+        dropout=dropout,
+        retries=count("retries", config["retries"], 0),
+    )
+
+
+def experiment_of(config: Config) -> Experiment:
+    """The experiment that the run config names, with its changes."""
+    changes = [change for change in str(config["set"]).split(";") if change.strip()]
+    values = {**read_toml(str(config["experiment"]))[0], **parse_changes(changes)}
+    if taken := [key for key in ("clients", "rounds", *PLANNED) if key in parse_changes(changes)]:
+        raise ValueError(
+            f"set={config['set']!r}: {taken[0]} has a key of its own in the run config"
+        )
+    values = {key: value for key, value in values.items() if key not in PLANNED}
+    if config["data"]:
+        values["dataset"] = f"{values.get('dataset', 'digits')}(path={config['data']!r})"
+    rounds = count("num-server-rounds", config["num-server-rounds"], 1)
+    every = count("evaluate-every", config["evaluate-every"], 1)
+    given = {"clients": config["clients"], "rounds": rounds, "evaluate_every": every}
+    return Experiment(**{**values, **given})
+
+
+def setup_of(config: Config) -> Setup:
+    """Data, model and recipe; read once in a process."""
+    return _setup_of(tuple(sorted(config.items())))
+
+
+@lru_cache(maxsize=1)
+def _setup_of(items: tuple[tuple[str, bool | float | int | str], ...]) -> Setup:
+    config = dict(items)
+    plan = plan_of(config)
+    chosen = {"sampled": plan.sampled, "tolerated": plan.tolerated}
+    return prepare(experiment_of(config).replace(**chosen))
