@@ -18,7 +18,7 @@ from fake import (
     small_plan,
     weights,
 )
-from flwr.app import ConfigRecord, MetricRecord
+from flwr.app import ConfigRecord, Error, Message, MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 import fedro
@@ -440,3 +440,51 @@ def test_plain_averaging_is_warned_of(caplog):
 def test_hooks_out_of_order_are_named():
     with pytest.raises(ValueError, match="configure_train comes first"):
         strategy().aggregate_train(1, [])
+
+
+def test_what_the_superlink_says_of_a_node_is_put_down_to_that_node(tmp_path):
+    def gone(code):
+        def act(message):
+            reply = Message(Error(code, "gone"), reply_to=message)
+            reply.metadata.__dict__["_src_node_id"] = 1  # the SuperLink answers in its place
+            return reply
+
+        return act
+
+    grid = FakeGrid(20, {3: gone(5), 11: gone(8)})
+    result = start(strategy(plan=small_plan(sampled=20), folder=tmp_path / "run"), grid, 1)
+    assert np.allclose(numbers(result.arrays), 1.0)
+    (line,) = read(tmp_path / "run").rounds
+    assert line["missing"] == {"3": "error 5: gone", "11": "error 8: gone"}
+
+
+def test_evaluations_that_did_not_come_are_written_down(tmp_path):
+    def only_trains(reply):
+        def act(message):
+            kind = message.metadata.message_type
+            return reply(message) if kind == "evaluate" else honest(1.0)(message)
+
+        return act
+
+    grid = FakeGrid(20, {3: only_trains(raises), 4: only_trains(silent)})
+    options = {"folder": tmp_path / "run", "evaluate_clients": 20, "evaluate_every": 2}
+    start(strategy(**options), grid, 2)
+    first, second = read(tmp_path / "run").rounds
+    assert "evaluation" not in first
+    told = second["evaluation"]
+    assert sorted(told["sampled"]) == list(range(20))
+    assert told["missing"].keys() == {"3", "4"}
+    assert told["missing"]["4"] == "did not answer"
+    assert (told["rejected"], second["missing"]) == ({}, {})
+    entries = json.loads((tmp_path / "run" / "ledger.json").read_text())
+    assert {e["number"]: e["unevaluated"] for e in entries.values() if e["unevaluated"]} == {
+        3: {told["missing"]["3"]: 1},
+        4: {"did not answer": 1},
+    }
+    assert {entry["evaluations"] for entry in entries.values()} == {1}
+
+
+def test_messages_do_not_outlive_their_round_by_much():
+    grid = FakeGrid()
+    start(strategy(evaluate_clients=9), grid, 1)
+    assert {m.metadata.ttl for m in grid.sent} == {30 + 600}  # the timeout, and clocks that differ

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedro.flower.evaluation import Spread, flat, robust_metrics
 from fedro.flower.exchange import Answer
+from fedro.flower.ledger import Ledger
 from fedro.flower.replies import Metrics, Received, metrics_of, receive, receive_updates
 from fedro.flower.sampling import Draw
 from fedro.flower.session import Session
@@ -75,18 +76,31 @@ def aggregate(
 def note(settings: Settings, session: Session, done: Round, received: Received) -> None:
     """Write down and tell which replies were not used."""
     ledger = session.ledger
-    done.missing = {ledger.number(node): why for node, why in received.missing.items()}
-    done.rejected = {ledger.number(node): why for node, why in received.rejected.items()}
+    done.missing, done.rejected = numbered(ledger, received)
     used, invited = len(received.usable), len(received.invited)
     log(INFO, "aggregate_train: %d of %d replies can be used", used, invited)
+    tell_lost(ledger, received)
+    for node in ledger.note(received, done.round, settings.quarantine):
+        times = ledger.entries[node].refusals
+        log(WARNING, "Node %d is not invited any more: %d replies rejected", node, times)
+
+
+def numbered(ledger: Ledger, received: Received) -> tuple[dict[int, str], dict[int, str]]:
+    """Who is missing and who was rejected, and why, by the numbers of the record."""
+    missing, rejected = (
+        {ledger.number(node): why for node, why in lost.items()}
+        for lost in (received.missing, received.rejected)
+    )
+    return missing, rejected
+
+
+def tell_lost(ledger: Ledger, received: Received) -> None:
+    """Tell whose replies were not used."""
     for word, lost in (("missing", received.missing), ("rejected", received.rejected)):
         for node, why in lost.items():
             log(INFO, "\t> %s: node %d (client %d): %s", word, node, ledger.number(node), why)
     if received.uninvited:
         log(WARNING, "\t> %d came from nodes that were not invited", received.uninvited)
-    for node in ledger.note(received, done.round, settings.quarantine):
-        times = ledger.entries[node].refusals
-        log(WARNING, "Node %d is not invited any more: %d replies rejected", node, times)
 
 
 def take_metrics(session: Session, answers: Iterable[Answer]) -> MetricRecord | None:
@@ -104,6 +118,11 @@ def take_metrics(session: Session, answers: Iterable[Answer]) -> MetricRecord | 
     session.metrics["evaluate"] = found
     told = ", ".join(f"{name} {spread}" for name, spread in found.items()) or "no metrics"
     log(INFO, "aggregate_evaluate: %d of %d: %s", len(usable), len(session.evaluators), told)
+    tell_lost(session.ledger, received)
+    session.ledger.note_evaluation(received)
+    session.unevaluated = dict(
+        zip(("missing", "rejected"), numbered(session.ledger, received), strict=True)
+    )
     return as_record(found)
 
 

@@ -16,6 +16,7 @@ from flwr.serverapp import Grid
 TRIES = 3  # to read one reply
 GRACE = 10.0  # seconds for one look, before the next node gets its turn
 RECONNECT = 30.0  # seconds for one call to reach the SuperLink
+LATE = 600.0  # seconds after the deadline until a message is void; clocks may differ by as much
 SHORTEST, LONGEST = 0.05, 1.0  # seconds between two looks at what has come
 
 Answer = tuple[int, Message | str]  # a node, and its reply or why there is none
@@ -58,7 +59,12 @@ class Look:
 def exchange(
     grid: Grid, messages: Sequence[Message], timeout: float, clock: Clock = REAL
 ) -> Iterator[Answer]:
-    """Send, and give each reply as it comes, until all have come or the time is over."""
+    """Send, and give each reply as it comes, until all have come or the time is over.
+
+    Messages do not outlive that by much: a node that comes back would work for nothing.
+    """
+    for message in messages:
+        message.metadata.ttl = min(message.metadata.ttl, timeout + LATE)
     deadline, pause = clock.now() + timeout, SHORTEST
     pending, refused = push(grid, messages)
     yield from refused

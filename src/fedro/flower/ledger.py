@@ -20,6 +20,8 @@ class Entry:
     missing: dict[str, int] = field(default_factory=dict)  # reason: times
     rejected: dict[str, int] = field(default_factory=dict)
     quarantined: int | None = None  # since this round
+    evaluations: int = 0  # that it was asked for
+    unevaluated: dict[str, int] = field(default_factory=dict)  # why there was none: times
 
     @property
     def refusals(self) -> int:
@@ -56,13 +58,8 @@ class Ledger:
         for node in received.invited:
             entry = self.entries[node]
             entry.invited += 1
-            for counts, lost in (
-                (entry.missing, received.missing),
-                (entry.rejected, received.rejected),
-            ):
-                if node in lost:
-                    reason = lost[node] if lost[node] in counts or len(counts) < MOST else "other"
-                    counts[reason] = counts.get(reason, 0) + 1
+            tally(entry.missing, received.missing.get(node))
+            tally(entry.rejected, received.rejected.get(node))
             entry.used += node not in received.missing and node not in received.rejected
         if quarantine is None:
             return []
@@ -75,6 +72,13 @@ class Ledger:
             self.entries[node].quarantined = round + 1
         return new
 
+    def note_evaluation(self, received: Received) -> None:
+        """Write down an evaluation; nobody goes into quarantine for it."""
+        lost = received.missing | received.rejected
+        for node in received.invited:
+            self.entries[node].evaluations += 1
+            tally(self.entries[node].unevaluated, lost.get(node))
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON, by node ids as texts: they are too large for many readers of numbers."""
         return {str(node): asdict(entry) for node, entry in self.entries.items()}
@@ -85,3 +89,10 @@ class Ledger:
         ledger = cls()
         ledger.entries = {int(node): Entry(**entry) for node, entry in values.items()}
         return ledger
+
+
+def tally(counts: dict[str, int], reason: str | None) -> None:
+    """Count a reason, if there is one; after so many different ones, the next are "other"."""
+    if reason is not None:
+        told = reason if reason in counts or len(counts) < MOST else "other"
+        counts[told] = counts.get(told, 0) + 1

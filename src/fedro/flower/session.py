@@ -48,6 +48,7 @@ class Session:
     evaluators: list[int] = field(default_factory=list)
     done: Round | None = None
     metrics: dict[str, dict[str, Spread]] = field(default_factory=dict)
+    unevaluated: dict[str, dict[int, str]] = field(default_factory=dict)  # as in the ledger
     room: Tensor | None = None
 
     @property
@@ -64,7 +65,7 @@ class Session:
         nobody = np.empty(0, dtype=np.int64)
         self.done = Round(round, rate, nobody, nobody, self.state)
         self.draw, self.evaluation = None, None
-        self.invited, self.evaluators, self.metrics = [], [], {}
+        self.invited, self.evaluators, self.metrics, self.unevaluated = [], [], {}, {}
         return self.done
 
     def end(self) -> None:
@@ -96,7 +97,18 @@ class Session:
         }
         tolerated = None if self.draw is None else self.draw.tolerated
         told = {"available": self.available, "tolerated": tolerated, "metrics": metrics}
-        return {**self.under_way.as_dict(), **UNKNOWN, **told}
+        return {**self.under_way.as_dict(), **UNKNOWN, **told, **self._evaluated()}
+
+    def _evaluated(self) -> dict[str, Any]:
+        """Who was asked to evaluate, and who did not and why."""
+        if not self.evaluators:
+            return {}
+        asked = [self.ledger.number(node) for node in self.evaluators]
+        lost = {
+            word: {str(number): why for number, why in reasons.items()}
+            for word, reasons in self.unevaluated.items()
+        }
+        return {"evaluation": {"sampled": asked, **lost}}
 
 
 class Book:
