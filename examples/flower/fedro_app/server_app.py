@@ -9,7 +9,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedro.checks import count, number
 from fedro.flower import FedRo
 from fedro_app.bad import attacks_of
-from fedro_app.task import log, plan_of, setup_of, with_clients
+from fedro_app.task import log, plan_of, setup_of, with_clients, yes_or_no
 
 app = ServerApp()
 
@@ -30,8 +30,9 @@ def main(grid: Grid, context: Context) -> None:
         client_lr=e.as_dict()["client_lr"],
         local_steps=e.local_steps,
         folder=folder,
-        resume=config["resume"] is True,
+        resume=yes_or_no(config, "resume"),
         evaluate_every=e.evaluate_every,
+        evaluate_clients=None if config["evaluate-every"] else 0,
         online_wait=number("online-wait", config["online-wait"], "seconds ≥ 0", lambda x: x >= 0),
         quarantine=count("quarantine", config["quarantine"], 0) or None,
     )

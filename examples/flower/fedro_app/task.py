@@ -14,13 +14,20 @@ from fedro.setup import Setup, prepare
 
 Config = Mapping[str, bool | float | int | str]
 PLANNED = ("byzantine", "sampled", "tolerated", "attack")  # of the experiment: the app has its own
+MORE = "flwr run … --federation-config 'num-supernodes=10'"
 log = logging.getLogger("flwr")
 
 
 def with_clients(config: Config, seen: object) -> Config:
     """The run config with the number of clients: as given, else as many as are seen."""
-    given = count("clients", config["clients"], 0)
-    return {**config, "clients": given or count("clients seen", seen, 1)}
+    if given := count("clients", config["clients"], 0):
+        return {**config, "clients": given}
+    clients = count("num-partitions", seen, 1)
+    bad = parse_share_of("byzantine", str(config["byzantine"]), clients)
+    if str(config["byzantine"]).endswith("%") and 2 * bad >= clients:
+        log.warning("With %d nodes none may be bad. Simulate more of them: %s", clients, MORE)
+        return {**config, "clients": clients, "byzantine": 0}
+    return {**config, "clients": clients}
 
 
 def plan_of(config: Config) -> fedro.Plan:
@@ -56,7 +63,7 @@ def experiment_of(config: Config) -> Experiment:
     if config["data"]:
         values["dataset"] = f"{values.get('dataset', 'digits')}(path={config['data']!r})"
     rounds = count("num-server-rounds", config["num-server-rounds"], 1)
-    every = count("evaluate-every", config["evaluate-every"], 1)
+    every = count("evaluate-every", config["evaluate-every"], 0) or rounds
     given = {"clients": config["clients"], "rounds": rounds, "evaluate_every": every}
     return Experiment(**{**values, **given})
 
@@ -72,3 +79,11 @@ def _setup_of(items: tuple[tuple[str, bool | float | int | str], ...]) -> Setup:
     plan = plan_of(config)
     chosen = {"sampled": plan.sampled, "tolerated": plan.tolerated}
     return prepare(experiment_of(config).replace(**chosen))
+
+
+def yes_or_no(config: Config, key: str) -> bool:
+    """A value that is true or false."""
+    value = config[key]
+    if not isinstance(value, bool):
+        raise ValueError(f"{key}={value!r}: must be true or false")
+    return value

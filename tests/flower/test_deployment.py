@@ -1,0 +1,300 @@
+"""The example app on real processes: a SuperLink with TLS and keys, SuperNodes that break down in
+every way, and a server that is killed and started again."""
+
+import json
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from fedro_app.task import setup_of
+from safetensors.torch import load_file
+from test_app import run_config
+from test_simulation import QUIET
+
+from fedro.client import evaluate
+from fedro.engine import make_engine
+from fedro.record import read
+from fedro.rounds import make_job
+from fedro.server import rule_seed, step
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "examples/flower/deploy"
+NODES, TIMEOUT = 6, 90
+SILENT, KILLED = 4, 5  # in the first round; in the others 0 to 3 are bad
+CONFIG = {
+    "clients": NODES,
+    "byzantine": 1,
+    "sampled": NODES,
+    "num-server-rounds": 3,
+    "set": "partition=iid; local_steps=40; client_lr=0.3",
+    "timeout": float(TIMEOUT),
+    "online-wait": 5.0,
+}
+ENV = {
+    **os.environ,
+    **QUIET,
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    "OMP_NUM_THREADS": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+}
+
+
+class Deployed:
+    """A federation of deploy/up.sh."""
+
+    def __init__(self, folder):
+        self.folder, self.port = folder, free_ports(NODES + 1)
+        self.run_folder = folder / "runs" / "test"
+        self.env = {**ENV, "FLWR_HOME": str(folder / "flwr"), "PORT": str(self.port)}
+
+    def command(self, *words, seconds=180):
+        done = subprocess.run(
+            [*map(str, words)],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+        assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def up(self):
+        self.command(DEPLOY / "up.sh", NODES, self.folder, seconds=400)
+
+    def down(self):
+        self.command(DEPLOY / "down.sh", self.folder)
+
+    def submit(self, **changes):
+        """Start a run; its id."""
+        given = {**CONFIG, "folder": str(self.run_folder), **changes}
+        text = " ".join(f"{key}={json.dumps(value)}" for key, value in given.items())
+        app = ROOT / "examples/flower"
+        told = json.loads(
+            self.command("flwr", "run", app, "--format", "json", "--run-config", text)
+        )
+        return str(told["run-id"])
+
+    def statuses(self):
+        told = json.loads(self.command("flwr", "list", "--format", "json"))
+        return {run["run-id"]: run["status"] for run in told["runs"]}
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def pid(self, name):
+        return int((self.folder / f"{name}.pid").read_text())
+
+    def trained(self, number):
+        """How often a node was told to train."""
+        return self.log(f"node-{number}").count("Receiving: train message")
+
+    def numbers(self):
+        """The number in the record of each partition."""
+        ledger = json.loads((self.run_folder / "ledger.json").read_text())
+        ids = [re.search(r"SuperNode ID: (\d+)", self.log(f"node-{i}"))[1] for i in range(NODES)]
+        return [ledger[node]["number"] for node in ids], [ledger[node] for node in ids]
+
+
+def free_ports(count):
+    """The first of so many ports in a row that are free."""
+    for _ in range(100):
+        first = random.randrange(20_000, 30_000)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")
+
+
+def until(what, seconds, true):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    found = Deployed(tmp_path_factory.mktemp("federation"))
+    try:
+        found.up()
+        yield found
+    finally:
+        found.down()
+
+
+STRANGERS = {  # who should be refused: the options of a SuperNode, and what it is told
+    "unregistered key": (
+        ["--root-certificates", "ca.crt", "--auth-supernode-private-key", "stranger.key"],
+        r"code: 2004",  # no such node
+    ),
+    "no key": (["--root-certificates", "ca.crt"], r"code: 2001"),
+    "no certificate": (["--auth-supernode-private-key", "stranger.key"], r"certificate verify"),
+    "plain HTTP": (["--insecure"], r"disconnected"),
+}
+
+
+@contextmanager
+def strangers(federation):
+    """SuperNodes that should be refused, each with a log."""
+    key = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", "stranger.key"]
+    subprocess.run(key, check=True, cwd=federation.folder)
+    first, started = free_ports(len(STRANGERS)), []
+    try:
+        for number, (name, (options, _)) in enumerate(STRANGERS.items()):
+            command = ["flower-supernode", "--superlink", f"127.0.0.1:{federation.port}"]
+            command += ["--port", str(first + number), "--max-retries", "1", *options]
+            with (federation.folder / f"{name}.log").open("w") as log:
+                process = subprocess.Popen(
+                    command,
+                    env={**federation.env, "FLWR_HOME": str(federation.folder / name)},
+                    cwd=federation.folder,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            started.append(process)
+        yield
+    finally:
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def story(federation):
+    """One run: a silent and a killed node, a killed server, then nodes that fail in other ways."""
+    first = federation.submit(attackers=f"{SILENT},{KILLED}", attack="silent")
+    until("the first round", 180, lambda: federation.trained(KILLED) == 1)
+    os.killpg(federation.pid(f"node-{KILLED}"), signal.SIGKILL)
+    checkpoint = federation.run_folder / "checkpoints" / "round-000001.safetensors"
+    pushed = "[Fleet.PushMessages]"
+    until("the good replies", TIMEOUT, lambda: federation.log("superlink").count(pushed) >= 4)
+    with strangers(federation):
+        until("the end of the first round", TIMEOUT + 120, checkpoint.exists)
+        online = json.loads(federation.command("flwr", "supernode", "list", "--format", "json"))
+    until("the second round", 80, lambda: federation.trained(0) == 2)
+    server = int((federation.run_folder / "lock").read_text())
+    os.kill(server, signal.SIGKILL)
+    done = len(read(federation.run_folder).rounds)
+    federation.up()  # starts the killed node again
+    attack = "raise; nan; wrong-shape; huge(value=10.0)"
+    second = federation.submit(attackers="0,1,2,3", attack=attack, resume=True, timeout=300.0)
+    until("the end", 900, (federation.run_folder / "summary.json").exists)
+    until("its status", 120, lambda: federation.statuses()[second].startswith("finished"))
+    return SimpleNamespace(
+        first=first,
+        second=second,
+        done=done,
+        nodes=online["nodes"],
+        statuses=federation.statuses(),
+        rounds=read(federation.run_folder).rounds,
+    )
+
+
+def test_a_server_that_was_killed_goes_on(story):
+    assert story.done == 1  # it was killed in the middle of the second round
+    assert story.statuses[story.second] == "finished:completed"
+    assert story.statuses[story.first] != "finished:completed"
+    assert [line["round"] for line in story.rounds] == [0, 1, 2]
+    assert [line["void"] for line in story.rounds] == [None] * 3
+    assert {line["available"] for line in story.rounds} == {NODES}
+
+
+def test_the_record_names_each_node_that_failed_and_why(federation, story):
+    number, ledger = federation.numbers()
+    first, *later = story.rounds
+    assert first["missing"].keys() == {str(number[SILENT]), str(number[KILLED])}
+    assert first["missing"][str(number[SILENT])] == "did not answer"
+    assert "error 5" in first["missing"][str(number[KILLED])]
+    assert first["rejected"] == {}
+    for line in later:
+        (node,) = line["missing"]
+        assert node == str(number[0])
+        assert "this client is told to fail" in line["missing"][node]
+        assert line["rejected"] == {
+            str(number[1]): "holds NaN or Inf",
+            str(number[2]): "array '1.weight' has shape (2049,), need (32, 64)",
+        }
+    assert [entry["used"] for entry in ledger] == [1, 1, 1, 3, 2, 2]
+    assert [sum(entry["missing"].values()) for entry in ledger] == [2, 0, 0, 0, 1, 1]
+    assert [sum(entry["rejected"].values()) for entry in ledger] == [0, 2, 2, 0, 0, 0]
+
+
+def test_evaluations_that_failed_are_in_the_record(federation, story):
+    number, ledger = federation.numbers()
+    told = story.rounds[-1]["evaluation"]
+    assert sorted(told["sampled"]) == sorted(number)
+    assert told["missing"].keys() == {str(number[0])}
+    assert [sum(entry["unevaluated"].values()) for entry in ledger] == [1, 0, 0, 0, 0, 0]
+
+
+def after(setup, rounds):
+    """The model after some rounds in this process: each tells whose updates the server has."""
+    e, model = setup.experiment, setup.start
+    with make_engine("inline", setup._engine_setting()) as engine:
+        for round, clients in enumerate(rounds):
+            jobs = [
+                make_job(
+                    setup, row, partial(setup.federation.train, client), "batches", round, client
+                )
+                for row, client in enumerate(clients)
+            ]
+            engine.train(model, jobs, e.lr(round))
+            updates = engine.updates[: len(clients)]
+            if round:
+                updates[clients.index(3)] = 10.0  # what client 3 sends instead
+            result = step(
+                model,
+                updates,
+                np.arange(len(clients)),
+                setup.rule,
+                tolerated=1,
+                server_lr=e.server_lr,
+                flat=setup.flat,
+                seed=rule_seed(0, round),
+            )
+            assert result.void is None
+            model = result.model
+    return model
+
+
+def accuracy(setup, model):
+    (x, y), _ = setup.test
+    return float(evaluate(setup.flat, model, x, y, setup.recipe)[1].float().mean())
+
+
+def test_the_model_is_that_of_the_good_replies(federation, story):
+    setup = setup_of(run_config(**CONFIG))
+    wanted = after(setup, [[0, 1, 2, 3], [3, 4, 5], [3, 4, 5]])
+    saved = load_file(federation.run_folder / "model.safetensors")
+    for name, tensor in setup.flat.tensors(wanted).items():
+        assert torch.allclose(saved[name], tensor, atol=1e-4)
+    assert accuracy(setup, wanted) > 0.85  # 0.9 without any failure
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_strangers_are_refused(federation, story, name):
+    said = federation.log(name)
+    assert "Failed to initialize the connection to the SuperLink" in said
+    assert re.search(STRANGERS[name][1], said), said
+    assert "SuperNode ID" not in said
+    assert len(story.nodes) == NODES
