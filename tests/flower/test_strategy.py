@@ -23,7 +23,7 @@ from flwr.serverapp.strategy import Strategy
 
 import fedro
 from fedro.flower import FedRo, TooFewRepliesError
-from fedro.record import RunFolderError, read
+from fedro.record import Lock, RunFolderError, read, roll_back
 from fedro.rounds import Round
 from fedro.rules import parse_rule
 from fedro.server import State, sample
@@ -488,3 +488,40 @@ def test_messages_do_not_outlive_their_round_by_much():
     grid = FakeGrid()
     start(strategy(evaluate_clients=9), grid, 1)
     assert {m.metadata.ttl for m in grid.sent} == {30 + 600}  # the timeout, and clocks that differ
+
+
+def test_a_run_can_go_back_to_an_earlier_checkpoint(tmp_path):
+    path, grid = tmp_path / "run", FakeGrid()
+    options = {"folder": path, "resume": True, "keep_checkpoints": 4}
+    whole = start(strategy(**options), grid, 6)
+    with pytest.raises(RunFolderError, match=r"no checkpoint after round 2; .* after 3, 4, 5, 6"):
+        roll_back(path, 2)
+    aside = roll_back(path, 4)
+    assert [file.name for file in aside] == [
+        "round-000006.safetensors.undone",
+        "round-000005.safetensors.undone",
+        "model.safetensors.undone",
+        "summary.json.undone",
+    ]
+    again = FakeGrid()
+    result = start(strategy(**options), again, 6)
+    assert sorted(again.invitations()) == [5, 6]  # the same draws, with the same nodes online
+    assert again.invitations()[5] == grid.invitations()[5]
+    assert np.array_equal(numbers(whole.arrays), numbers(result.arrays))
+    assert [line["round"] for line in read(path).rounds] == list(range(6))
+
+
+def test_nobody_rolls_back_a_run_that_is_under_way_or_to_a_damaged_checkpoint(tmp_path):
+    path = tmp_path / "run"
+    start(strategy(folder=path), FakeGrid(), 2)
+    lock = Lock(path)
+    with pytest.raises(RunFolderError, match="in use by process"):
+        roll_back(path, 1)
+    lock.release()
+    file = path / "checkpoints" / "round-000001.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(RunFolderError, match=r"checksum|damaged"):
+        roll_back(path, 1)
+    assert (path / "summary.json").exists()
+    with pytest.raises(RunFolderError, match="holds no run"):
+        roll_back(tmp_path, 1)

@@ -31,6 +31,7 @@ def main(grid: Grid, context: Context) -> None:
         local_steps=e.local_steps,
         folder=folder,
         resume=yes_or_no(config, "resume"),
+        keep_checkpoints=count("keep-checkpoints", config["keep-checkpoints"], 2),
         evaluate_every=e.evaluate_every,
         evaluate_clients=None if config["evaluate-every"] else 0,
         online_wait=number("online-wait", config["online-wait"], "seconds ≥ 0", lambda x: x >= 0),

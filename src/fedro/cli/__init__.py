@@ -1,4 +1,5 @@
-"""The commands: ``fedro plan | run | sweep | report | data | rules | attacks | kappa | reproduce``.
+"""The commands: ``fedro plan | run | rollback | sweep | report | data | rules | attacks | kappa``
+and ``reproduce``.
 
 Heavy things are imported inside the commands, so that ``fedro --help`` is instant.
 """

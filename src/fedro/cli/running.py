@@ -156,6 +156,20 @@ def fresh_folder(name: str) -> Path:
 
 @app.command()
 @explains_errors
+def rollback(
+    folder: Annotated[Path, typer.Argument(help="The run's folder.")],
+    round: Annotated[int, typer.Argument(help="How many rounds to keep: that of a checkpoint.")],
+) -> None:
+    """Have a run go on from an earlier checkpoint; what came after it is set aside."""
+    from fedro.record import roll_back
+
+    for path in roll_back(folder, round):
+        print(f"set aside: {path}")
+    print(f"The run in {folder} is as it was after {round} rounds; resume it to go on from there.")
+
+
+@app.command()
+@explains_errors
 def data(
     dataset: Annotated[str, typer.Argument(help="Like digits, femnist(path='…'), my_module:make.")],
     clients: Annotated[int | None, typer.Option(help="How many clients (n).")] = None,

@@ -115,7 +115,12 @@ class Book:
     """The run folder of a session; without a path, nothing is written."""
 
     def __init__(
-        self, path: Path | None, session: Session, config: Mapping[str, Any], resume: bool
+        self,
+        path: Path | None,
+        session: Session,
+        config: Mapping[str, Any],
+        resume: bool,
+        keep: int,
     ) -> None:
         self.session, self.folder = session, None
         self._unsaved: tuple[State, dict[str, Any]] | None = None
@@ -124,9 +129,9 @@ class Book:
         plan = {key: config[key] for key in ("sampled", "tolerated")}
         identity = {"model": session.layout.fingerprint, **plan}
         if resume and (path / "run.json").exists():
-            self.folder = RunFolder.resume(path, config, identity, may_differ=MAY_DIFFER)
+            self.folder = RunFolder.resume(path, config, identity, may_differ=MAY_DIFFER, keep=keep)
         else:
-            self.folder = RunFolder.create(path, config, identity)
+            self.folder = RunFolder.create(path, config, identity, keep=keep)
         try:
             self._start(self.folder)
         except BaseException:

@@ -32,6 +32,7 @@ class Settings:
     config: dict[str, Any]  # for the run folder: the keys of an experiment that it has
     folder: Path | None
     resume: bool
+    keep_checkpoints: int
     seed: int | None  # None: a secret one
     evaluate_clients: int
     patience: int

@@ -40,7 +40,8 @@ class FedRo(Strategy):
     round under "server-round" in the config record and, where given here, γ_c and K under "lr" and
     "local-steps".
 
-    `folder` is a run folder; with `resume`, a run that is in it goes on. `seed` is secret, from the
+    `folder` is a run folder with `keep_checkpoints` of its checkpoints, to which `fedro rollback`
+    can go back; with `resume`, a run that is in it goes on. `seed` is secret, from the
     operating system, until the run ends; give one only for tests. `evaluate_clients` nodes (n̂; 0
     for none) evaluate the model every `evaluate_every` rounds. After `patience` void rounds in a
     row the run ends. `online_wait` is how many seconds to wait where too few nodes are online,
@@ -63,6 +64,7 @@ class FedRo(Strategy):
         evaluate_every: int = 1,
         evaluate_clients: int | None = None,
         checkpoint_every: int = 1,
+        keep_checkpoints: int = 2,
         patience: int = 3,
         online_wait: float = 60.0,
         quarantine: int | None = None,
@@ -89,6 +91,7 @@ class FedRo(Strategy):
             ),
             folder=None if folder is None else Path(folder),
             resume=resume,
+            keep_checkpoints=count("keep_checkpoints", keep_checkpoints, 2),
             seed=seed,
             evaluate_clients=count("evaluate_clients", evaluators, 0),
             patience=count("patience", patience, 1),
@@ -160,7 +163,8 @@ class FedRo(Strategy):
         limit_retries(grid)
         log(INFO, "Starting FedRo: %s", counted(num_rounds, "round"))
         self.summary()
-        book = Book(s.folder, session, {**s.config, "rounds": num_rounds}, s.resume)
+        config = {**s.config, "rounds": num_rounds}
+        book = Book(s.folder, session, config, s.resume, s.keep_checkpoints)
         result = Result(arrays=session.layout.record(session.state.model))
         try:
             if not book.finished:

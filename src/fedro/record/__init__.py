@@ -18,7 +18,7 @@ whose checksum does not fit gets the ending ``.damaged``, and the one before it 
 
 from fedro.record.checkpoints import Checkpoint
 from fedro.record.files import RunFolderError, make_folder
-from fedro.record.folder import RunFolder
+from fedro.record.folder import RunFolder, roll_back
 from fedro.record.identity import differences
 from fedro.record.lock import InUseError, Lock
 from fedro.record.reading import Recorded, read, read_config, read_summary
@@ -35,4 +35,5 @@ __all__ = [
     "read",
     "read_config",
     "read_summary",
+    "roll_back",
 ]

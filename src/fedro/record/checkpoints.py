@@ -26,13 +26,18 @@ class Checkpoint(NamedTuple):
     scalars: dict[str, Any]
 
 
-class DamagedError(Exception):
+class DamagedError(RunFolderError):
     """A file that is not as it was written."""
 
 
 def name_of(round: int) -> str:
     """The name of a checkpoint's file."""
     return f"round-{round:06d}.safetensors"
+
+
+def round_of(path: Path) -> int:
+    """The round in a checkpoint's name."""
+    return int(path.stem.removeprefix("round-"))
 
 
 def listed(folder: Path) -> list[Path]:

@@ -35,9 +35,9 @@ class RunFolder:
     None []
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keep: int = KEPT) -> None:
         """Take the lock; ``create`` and ``resume`` do the rest."""
-        self.path = path
+        self.path, self.keep = path, count("keep", keep, 2)
         self._lines = Lines(path / "rounds.jsonl")
         self._saved: int | None = None  # the round of the newest checkpoint
         with explained(path / "lock", "The folder is as it was", "try again"):
@@ -45,13 +45,18 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: str | PathLike[str], config: Mapping[str, Any], fingerprint: Mapping[str, Any]
+        cls,
+        path: str | PathLike[str],
+        config: Mapping[str, Any],
+        fingerprint: Mapping[str, Any],
+        *,
+        keep: int = KEPT,
     ) -> Self:
         """Begin a run; a folder that holds one, or that is in use, is refused."""
         folder, run = Path(path), describe(config, fingerprint)
         with explained(folder, "Nothing was begun", "start again"):
             make_folder(folder)
-        new = cls(folder)
+        new = cls(folder, keep)
         try:
             _check_free(folder)
             with explained(folder / "run.json", "Nothing was begun", "start again"):
@@ -70,11 +75,12 @@ class RunFolder:
         fingerprint: Mapping[str, Any],
         *,
         may_differ: Collection[str] = (),
+        keep: int = KEPT,
     ) -> Self:
         """Go on with a run; another machine or configuration (but for some keys) is refused."""
         folder = Path(path)
         read_run(folder)
-        old = cls(folder)
+        old = cls(folder, keep)
         try:
             check_same(folder, config, fingerprint, may_differ)
             old._recover()
@@ -112,7 +118,7 @@ class RunFolder:
     def checkpoint(
         self, round: int, tensors: Mapping[str, "Tensor"], scalars: Mapping[str, Any]
     ) -> None:
-        """Save the state after so many rounds, with the lines of rounds before; two are kept.
+        """Save the state after so many rounds, with the lines of rounds before; a few are kept.
 
         A line of this round or a later one (its key "round" counts from 0) is written again after
         a resume: whoever is interrupted between a line and its state may save the state before.
@@ -126,7 +132,7 @@ class RunFolder:
             write_whole(path, checkpoints.pack(round, tensors, scalars, lines))
         self._saved = round
         with self._explained(path.parent):
-            checkpoints.keep_newest(path.parent, KEPT)
+            checkpoints.keep_newest(path.parent, self.keep)
 
     def latest(self) -> Checkpoint | None:
         """The newest whole checkpoint, to which rounds.jsonl is cut back; None before the first."""
@@ -139,7 +145,7 @@ class RunFolder:
             with self._explained(folder):
                 for path in damaged:
                     os.replace(path, path.with_name(path.name + ".damaged"))
-                checkpoints.keep_newest(folder, KEPT)
+                checkpoints.keep_newest(folder, self.keep)
             with self._explained(self._lines.path):
                 self._lines.restore(lines)
         return checkpoint
@@ -193,6 +199,30 @@ class RunFolder:
 
     def _onward(self) -> str:
         return f"--resume goes on from {'round 0' if self._saved is None else 'there'}"
+
+
+def roll_back(path: str | PathLike[str], round: int) -> list[Path]:
+    """Have a run go on from the checkpoint after so many rounds; the files that are set aside.
+
+    These are the newer checkpoints and, of a complete run, its end. Nothing is deleted.
+    """
+    read_run(Path(path))
+    with RunFolder(Path(path)) as folder:
+        saved = {
+            checkpoints.round_of(p): p for p in checkpoints.listed(folder.path / "checkpoints")
+        }
+        if round not in saved:
+            known = ", ".join(map(str, sorted(saved))) or "none"
+            raise RunFolderError(
+                f"{folder.path} has no checkpoint after round {round}; it has those after {known}"
+            )
+        checkpoints.unpack(saved[round])  # raises if it is damaged
+        undone = [found for number, found in saved.items() if number > round]
+        undone += [folder.path / name for name in FILES[-2:] if (folder.path / name).exists()]
+        aside = [found.with_name(found.name + ".undone") for found in undone]
+        for found, new in zip(undone, aside, strict=True):
+            os.replace(found, new)
+        return aside
 
 
 def _check_free(folder: Path) -> None:
