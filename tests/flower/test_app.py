@@ -8,7 +8,7 @@ import pytest
 import torch
 from fake import FakeGrid
 from fedro_app import client_app, server_app
-from fedro_app.bad import alone, attacks_of
+from fedro_app.bad import alone, attacks_of, now
 from fedro_app.task import plan_of, setup_of, with_clients
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.cli.build import build_fab_from_disk
@@ -141,6 +141,7 @@ def test_what_clients_send_is_what_a_simulation_has():
         ({"attackers": "1", "attack": "alie"}, r"a client alone cannot do that.*wrong-shape"),
         ({"attackers": "1", "attack": "takeover"}, r"a client alone cannot do that"),
         ({"attackers": "1", "attack": "sign_flop"}, r"sign_flip"),
+        ({"attackers": "1", "attack": "nan/alie"}, r"a client alone cannot do that"),
         ({"resume": "yes"}, r"resume='yes': must be true or false"),
         ({"evaluate-every": -1}, r"evaluate-every=-1: must be at least 0"),
     ],
@@ -155,7 +156,7 @@ def test_a_bad_run_config_is_told_what_is_wrong(tmp_path, changes, reason):
 def test_a_node_must_be_one_of_the_clients():
     for client, clients in ((10, 10), (0, 9), (None, 10)):
         with pytest.raises(ValueError, match="start as many SuperNodes"):
-            client_app.who_am_i(context(run_config(clients=10), client, clients))
+            client_app.who_am_i(context(run_config(clients=10), client, clients), 0)
 
 
 def test_the_number_of_clients_can_be_seen_in_simulations(caplog):
@@ -171,6 +172,7 @@ def test_attackers_are_named_with_their_attacks():
     assert attacks_of(run_config(attackers="4"), 10) == {4: "sign_flip"}
     assert attacks_of(run_config(attackers=4), 10) == {4: "sign_flip"}
     assert attacks_of(run_config(), 10) == {}
+    assert [now("nan / wrong-shape", round) for round in range(3)] == ["nan", "wrong-shape", "nan"]
     assert str(alone("sign_flip")) == "sign_flip(own=True)"
 
 

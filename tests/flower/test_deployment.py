@@ -32,8 +32,8 @@ from fedro.server import rule_seed, step
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/flower/deploy"
-NODES, TIMEOUT = 6, 90
-SILENT, KILLED = 4, 5  # in the first round; in the others 0 to 3 are bad
+NODES, TIMEOUT = 5, 100
+SILENT, KILLED = 3, 4  # in the first round; in the others 0 to 2 are bad
 CONFIG = {
     "clients": NODES,
     "byzantine": 1,
@@ -48,7 +48,6 @@ ENV = {
     **QUIET,
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     "OMP_NUM_THREADS": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
 }
 
 
@@ -187,7 +186,7 @@ def story(federation):
     os.killpg(federation.pid(f"node-{KILLED}"), signal.SIGKILL)
     checkpoint = federation.run_folder / "checkpoints" / "round-000001.safetensors"
     pushed = "[Fleet.PushMessages]"
-    until("the good replies", TIMEOUT, lambda: federation.log("superlink").count(pushed) >= 4)
+    until("the good replies", TIMEOUT, lambda: federation.log("superlink").count(pushed) >= 3)
     with strangers(federation):
         until("the end of the first round", TIMEOUT + 120, checkpoint.exists)
         online = json.loads(federation.command("flwr", "supernode", "list", "--format", "json"))
@@ -196,8 +195,8 @@ def story(federation):
     os.kill(server, signal.SIGKILL)
     done = len(read(federation.run_folder).rounds)
     federation.up()  # starts the killed node again
-    attack = "raise; nan; wrong-shape; huge(value=10.0)"
-    second = federation.submit(attackers="0,1,2,3", attack=attack, resume=True, timeout=300.0)
+    attack = "raise; wrong-shape/nan; huge(value=10.0)"  # by turns
+    second = federation.submit(attackers="0,1,2", attack=attack, resume=True, timeout=300.0)
     until("the end", 900, (federation.run_folder / "summary.json").exists)
     until("its status", 120, lambda: federation.statuses()[second].startswith("finished"))
     return SimpleNamespace(
@@ -226,17 +225,15 @@ def test_the_record_names_each_node_that_failed_and_why(federation, story):
     assert first["missing"][str(number[SILENT])] == "did not answer"
     assert "error 5" in first["missing"][str(number[KILLED])]
     assert first["rejected"] == {}
-    for line in later:
+    shape = "'1.weight' has shape (2049,) instead of (32, 64)"
+    for line, reason in zip(later, ("holds NaN or Inf", shape), strict=True):
         (node,) = line["missing"]
         assert node == str(number[0])
         assert "this client is told to fail" in line["missing"][node]
-        assert line["rejected"] == {
-            str(number[1]): "holds NaN or Inf",
-            str(number[2]): "array '1.weight' has shape (2049,), need (32, 64)",
-        }
-    assert [entry["used"] for entry in ledger] == [1, 1, 1, 3, 2, 2]
-    assert [sum(entry["missing"].values()) for entry in ledger] == [2, 0, 0, 0, 1, 1]
-    assert [sum(entry["rejected"].values()) for entry in ledger] == [0, 2, 2, 0, 0, 0]
+        assert line["rejected"] == {str(number[1]): reason}
+    assert [entry["used"] for entry in ledger] == [1, 1, 3, 2, 2]
+    assert [sum(entry["missing"].values()) for entry in ledger] == [2, 0, 0, 1, 1]
+    assert [sum(entry["rejected"].values()) for entry in ledger] == [0, 2, 0, 0, 0]
 
 
 def test_evaluations_that_failed_are_in_the_record(federation, story):
@@ -244,7 +241,7 @@ def test_evaluations_that_failed_are_in_the_record(federation, story):
     told = story.rounds[-1]["evaluation"]
     assert sorted(told["sampled"]) == sorted(number)
     assert told["missing"].keys() == {str(number[0])}
-    assert [sum(entry["unevaluated"].values()) for entry in ledger] == [1, 0, 0, 0, 0, 0]
+    assert [sum(entry["unevaluated"].values()) for entry in ledger] == [1, 0, 0, 0, 0]
 
 
 def after(setup, rounds):
@@ -261,7 +258,7 @@ def after(setup, rounds):
             engine.train(model, jobs, e.lr(round))
             updates = engine.updates[: len(clients)]
             if round:
-                updates[clients.index(3)] = 10.0  # what client 3 sends instead
+                updates[clients.index(2)] = 10.0  # what client 2 sends instead
             result = step(
                 model,
                 updates,
@@ -284,7 +281,7 @@ def accuracy(setup, model):
 
 def test_the_model_is_that_of_the_good_replies(federation, story):
     setup = setup_of(run_config(**CONFIG))
-    wanted = after(setup, [[0, 1, 2, 3], [3, 4, 5], [3, 4, 5]])
+    wanted = after(setup, [[0, 1, 2], [2, 3, 4], [2, 3, 4]])
     saved = load_file(federation.run_folder / "model.safetensors")
     for name, tensor in setup.flat.tensors(wanted).items():
         assert torch.allclose(saved[name], tensor, atol=1e-4)

@@ -34,8 +34,15 @@ def attacks_of(config: Config, clients: int) -> dict[int, str]:
             'one for all, or one for each, with ";" between them'
         )
     for text in what:
-        _ = text in BREAKDOWNS or alone(text)
+        for kind in text.split("/"):
+            _ = kind.strip() in BREAKDOWNS or alone(kind)
     return dict(zip(map(int, who), what if len(what) > 1 else what * len(who), strict=True))
+
+
+def now(text: str, round: int) -> str:
+    """What a bad client does in this round: attacks with "/" between them come by turns."""
+    kinds = text.split("/")
+    return kinds[round % len(kinds)].strip()
 
 
 def alone(text: str) -> Attack:

@@ -9,7 +9,7 @@ from fedro.models import FlatModel
 from fedro.rng import seeded, stream
 from fedro.rounds import make_job
 from fedro.setup import Setup
-from fedro_app.bad import BREAKDOWNS, alone, attacks_of, break_down, forge, misshapen
+from fedro_app.bad import BREAKDOWNS, alone, attacks_of, break_down, forge, misshapen, now
 from fedro_app.task import setup_of, with_clients
 
 app = ClientApp()
@@ -18,10 +18,10 @@ app = ClientApp()
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """The new weights."""
-    setup, client, bad = who_am_i(context)
-    break_down(bad, context.run_config)
     config = message.content["config"]
     round, lr = int(config["server-round"]) - 1, float(config["lr"])
+    setup, client, bad = who_am_i(context, round)
+    break_down(bad, context.run_config)
     model, start = received(setup, message)
     examples = setup.federation.train(client)
     forger = alone(bad) if bad and bad not in BREAKDOWNS else None
@@ -47,7 +47,8 @@ def train(message: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate_(message: Message, context: Context) -> Message:
     """Loss and accuracy on this client's test data; a bad one claims that all is wrong."""
-    setup, client, bad = who_am_i(context)
+    round = int(message.content["config"]["server-round"]) - 1
+    setup, client, bad = who_am_i(context, round)
     break_down(bad, context.run_config)
     model, weights = received(setup, message)
     x, y = (part.to(setup.device) for part in setup.federation.test(client))
@@ -60,8 +61,8 @@ def evaluate_(message: Message, context: Context) -> Message:
     return Message(RecordDict({"metrics": MetricRecord(claimed)}), reply_to=message)
 
 
-def who_am_i(context: Context) -> tuple[Setup, int, str | None]:
-    """The experiment, this client's number in it, and what it does if it is bad."""
+def who_am_i(context: Context, round: int) -> tuple[Setup, int, str | None]:
+    """The experiment, this client's number in it, and what it does in a round if it is bad."""
     client, of = (context.node_config.get(key) for key in ("partition-id", "num-partitions"))
     config = with_clients(context.run_config, of)
     clients = int(config["clients"])
@@ -70,7 +71,8 @@ def who_am_i(context: Context) -> tuple[Setup, int, str | None]:
             f"partition-id={client} of num-partitions={of}, and the run config has clients="
             f"{clients}: start as many SuperNodes, with partition-id from 0 to {clients - 1}"
         )
-    return setup_of(config), client, attacks_of(config, clients).get(client)
+    bad = attacks_of(config, clients).get(client)
+    return setup_of(config), client, None if bad is None else now(bad, round)
 
 
 def received(setup: Setup, message: Message) -> tuple[FlatModel, torch.Tensor]:
