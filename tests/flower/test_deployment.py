@@ -32,15 +32,21 @@ from fedro.server import rule_seed, step
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/flower/deploy"
-NODES, TIMEOUT = 5, 100
-SILENT, KILLED = 3, 4  # in the first round; in the others 0 to 2 are bad
+NODES = 5
+KILLED = 4  # in the first round
+BAD = {  # in the third round / in the second
+    0: "none/raise",
+    1: "wrong-shape/nan",
+    2: "huge(value=10.0)",
+    3: "silent/none",
+}
+USED = [[0, 1, 2, 3], [2, 3, 4], [0, 2, 4]]  # whose replies are left, round by round
 CONFIG = {
     "clients": NODES,
     "byzantine": 1,
     "sampled": NODES,
     "num-server-rounds": 3,
     "set": "partition=iid; local_steps=40; client_lr=0.3",
-    "timeout": float(TIMEOUT),
     "online-wait": 5.0,
 }
 ENV = {
@@ -150,6 +156,10 @@ STRANGERS = {  # who should be refused: the options of a SuperNode, and what it 
 }
 
 
+def refused(log):
+    return "Failed to initialize the connection to the SuperLink" in log
+
+
 @contextmanager
 def strangers(federation):
     """SuperNodes that should be refused, each with a log."""
@@ -180,24 +190,31 @@ def strangers(federation):
 
 @pytest.fixture(scope="module")
 def story(federation):
-    """One run: a silent and a killed node, a killed server, then nodes that fail in other ways."""
-    first = federation.submit(attackers=f"{SILENT},{KILLED}", attack="silent")
+    """One run: a killed node, a killed server, then nodes that fail in other ways."""
+    began = time.monotonic()
+    first = federation.submit(timeout=600.0)
     until("the first round", 180, lambda: federation.trained(KILLED) == 1)
     os.killpg(federation.pid(f"node-{KILLED}"), signal.SIGKILL)
-    checkpoint = federation.run_folder / "checkpoints" / "round-000001.safetensors"
     pushed = "[Fleet.PushMessages]"
-    until("the good replies", TIMEOUT, lambda: federation.log("superlink").count(pushed) >= 3)
+    until("four replies", 400, lambda: federation.log("superlink").count(pushed) >= 4)
+    quick = time.monotonic() - began  # on this machine, with what else it has to do
+    checkpoint = federation.run_folder / "checkpoints" / "round-000001.safetensors"
     with strangers(federation):
-        until("the end of the first round", TIMEOUT + 120, checkpoint.exists)
+        until("the end of the first round", 300, checkpoint.exists)
+        until("all strangers", 200, lambda: all(map(refused, map(federation.log, STRANGERS))))
         online = json.loads(federation.command("flwr", "supernode", "list", "--format", "json"))
-    until("the second round", 80, lambda: federation.trained(0) == 2)
+    until("the second round", 180, lambda: federation.trained(0) == 2)
     server = int((federation.run_folder / "lock").read_text())
     os.kill(server, signal.SIGKILL)
     done = len(read(federation.run_folder).rounds)
     federation.up()  # starts the killed node again
-    attack = "raise; wrong-shape/nan; huge(value=10.0)"  # by turns
-    second = federation.submit(attackers="0,1,2", attack=attack, resume=True, timeout=300.0)
-    until("the end", 900, (federation.run_folder / "summary.json").exists)
+    second = federation.submit(
+        attackers=",".join(map(str, BAD)),
+        attack="; ".join(BAD.values()),
+        resume=True,
+        timeout=max(45.0, 2.5 * quick),
+    )
+    until("the end", 300 + 8 * quick, (federation.run_folder / "summary.json").exists)
     until("its status", 120, lambda: federation.statuses()[second].startswith("finished"))
     return SimpleNamespace(
         first=first,
@@ -220,19 +237,18 @@ def test_a_server_that_was_killed_goes_on(story):
 
 def test_the_record_names_each_node_that_failed_and_why(federation, story):
     number, ledger = federation.numbers()
-    first, *later = story.rounds
-    assert first["missing"].keys() == {str(number[SILENT]), str(number[KILLED])}
-    assert first["missing"][str(number[SILENT])] == "did not answer"
-    assert "error 5" in first["missing"][str(number[KILLED])]
-    assert first["rejected"] == {}
+    missing, rejected = (
+        [{number.index(int(n)): why for n, why in line[key].items()} for line in story.rounds]
+        for key in ("missing", "rejected")
+    )
+    assert [list(lost) for lost in missing] == [[KILLED], [0], [3]]
+    assert "error 5" in missing[0][KILLED]
+    assert "this client is told to fail" in missing[1][0]
+    assert missing[2][3] == "did not answer"
     shape = "'1.weight' has shape (2049,) instead of (32, 64)"
-    for line, reason in zip(later, ("holds NaN or Inf", shape), strict=True):
-        (node,) = line["missing"]
-        assert node == str(number[0])
-        assert "this client is told to fail" in line["missing"][node]
-        assert line["rejected"] == {str(number[1]): reason}
-    assert [entry["used"] for entry in ledger] == [1, 1, 3, 2, 2]
-    assert [sum(entry["missing"].values()) for entry in ledger] == [2, 0, 0, 1, 1]
+    assert rejected == [{}, {1: "holds NaN or Inf"}, {1: shape}]
+    assert [entry["used"] for entry in ledger] == [sum(i in u for u in USED) for i in range(NODES)]
+    assert [sum(entry["missing"].values()) for entry in ledger] == [1, 0, 0, 1, 1]
     assert [sum(entry["rejected"].values()) for entry in ledger] == [0, 2, 0, 0, 0]
 
 
@@ -240,8 +256,8 @@ def test_evaluations_that_failed_are_in_the_record(federation, story):
     number, ledger = federation.numbers()
     told = story.rounds[-1]["evaluation"]
     assert sorted(told["sampled"]) == sorted(number)
-    assert told["missing"].keys() == {str(number[0])}
-    assert [sum(entry["unevaluated"].values()) for entry in ledger] == [1, 0, 0, 0, 0]
+    assert told["missing"] == {str(number[3]): "did not answer"}
+    assert [sum(entry["unevaluated"].values()) for entry in ledger] == [0, 0, 0, 1, 0]
 
 
 def after(setup, rounds):
@@ -281,7 +297,7 @@ def accuracy(setup, model):
 
 def test_the_model_is_that_of_the_good_replies(federation, story):
     setup = setup_of(run_config(**CONFIG))
-    wanted = after(setup, [[0, 1, 2], [2, 3, 4], [2, 3, 4]])
+    wanted = after(setup, USED)
     saved = load_file(federation.run_folder / "model.safetensors")
     for name, tensor in setup.flat.tensors(wanted).items():
         assert torch.allclose(saved[name], tensor, atol=1e-4)
@@ -291,7 +307,7 @@ def test_the_model_is_that_of_the_good_replies(federation, story):
 @pytest.mark.parametrize("name", STRANGERS)
 def test_strangers_are_refused(federation, story, name):
     said = federation.log(name)
-    assert "Failed to initialize the connection to the SuperLink" in said
+    assert refused(said)
     assert re.search(STRANGERS[name][1], said), said
     assert "SuperNode ID" not in said
     assert len(story.nodes) == NODES
