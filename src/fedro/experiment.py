@@ -71,10 +71,12 @@ class Experiment(BaseModel):
     checkpoint_every: Count = key(10, "rounds between checkpoints")
     seed: Natural = key(0, "of every draw")
     device: str = key("auto", "cpu, cuda; auto: cuda where there is one")
-    engine: Literal["auto", "workers", "batched", "inline"] = key(
-        "auto", "how clients are computed; it depends on the model"
+    engine: Literal["auto", "workers", "batched", "inline", "flower"] = key(
+        "auto", "how clients are computed: auto depends on the model; flower: on Flower and Ray"
     )
-    workers: Count | None = key(None, "processes of the engine `workers`; as many as cores")
+    workers: Count | None = key(
+        None, "processes of the engines `workers` and `flower`; as many as cores"
+    )
     precision: Literal["float32", "bfloat16"] = key(
         "float32", "of the clients' forward and backward passes"
     )

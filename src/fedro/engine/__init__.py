@@ -4,14 +4,17 @@
         losses = engine.train(model, jobs, lr)           # fills rows of engine.updates
         losses, right = engine.evaluate(model, x, y)
 
-Three kinds do the same work: `workers` (processes of one thread each), `batched` (small models,
-many clients at once) and `inline` (one client after the other in this process: the plain way, and
-what a GPU uses). A job carries its batches and its seed, so its result depends on nothing else.
+Four kinds do the same work: `workers` (processes of one thread each), `batched` (small models,
+many clients at once), `inline` (one client after the other in this process: the plain way, and
+what a GPU uses) and `flower` (messages to nodes of Flower's, here or elsewhere). A job carries its
+batches and its seed, so its result depends on nothing else.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
@@ -22,7 +25,12 @@ from fedro.client import Recipe
 from fedro.models import FlatModel
 from fedro.registry import unknown
 
-KINDS = ("auto", "workers", "batched", "inline")
+KINDS = ("auto", "workers", "batched", "inline", "flower")
+ELSEWHERE = ("workers", "flower")  # in other processes, which build the model by its name
+QUIET = (  # what Flower and Ray read when they are imported: a run tells nobody of itself
+    *("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"),
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",  # and warns of nothing
+)
 SMALL = 100_000  # parameters up to which computing many clients at once is faster
 GROUP = 32  # clients computed at once
 
@@ -89,13 +97,17 @@ def choose(kind: str, flat: FlatModel, device: str, by_name: bool, *, batched: b
             "engine='batched' cannot train a model with BatchNorm, dropout or other buffers: "
             "use 'workers' or 'inline'"
         )
-    if kind == "workers" and not by_name:
+    if kind in ELSEWHERE and not by_name:
         raise ValueError(
-            "engine='workers' needs a model that other processes can build, by its name "
+            f"engine={kind!r} needs a model that other processes can build, by its name "
             "('my_module:Net'), not an object: use 'inline', or name it"
         )
-    if kind == "workers" and device != "cpu":
-        raise ValueError(f"engine='workers' trains on the CPU, not on {device}: use 'inline'")
+    if kind in ELSEWHERE and device != "cpu":
+        raise ValueError(
+            f"engine={kind!r} trains on the CPU, not on {device}: use 'inline', or device='cpu'"
+        )
+    if kind == "flower" and not all(map(find_spec, ("flwr", "ray"))):
+        raise ValueError("engine='flower' needs Flower and Ray: pip install 'fedro[flower]'")
     if kind != "auto":
         return kind
     if batched and flat.batchable and flat.width <= SMALL:
@@ -126,6 +138,12 @@ def make_engine(kind: str, setting: Setting) -> Engine:
         from fedro.engine.batched import Batched
 
         return Batched(setting)
+    if kind == "flower":
+        for name in QUIET:
+            os.environ.setdefault(name, "0")
+        from fedro.engine.flower import Flower
+
+        return Flower(setting)
     from fedro.engine.inline import Inline
 
     return Inline(setting)

@@ -5,8 +5,8 @@ plain operations. Groups have a fixed width and are padded, and one thread compu
 client's bits depend neither on who else was sampled nor on the number of cores.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedro.engine import GROUP, Job, Setting
-from fedro.engine.inline import Inline
+from fedro.engine.inline import Inline, one_thread
 
 aten = torch.ops.aten
 
@@ -106,14 +106,3 @@ def without_idle(graph: GraphModule) -> GraphModule:
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return graph
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute with one thread for a while."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

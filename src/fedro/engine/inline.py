@@ -1,10 +1,11 @@
 """One client after the other, in this process: the plain reference, and the way on a GPU."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 from typing import Self
 
+import torch
 from torch import Tensor
 
 from fedro.client import evaluate, local_update
@@ -54,3 +55,14 @@ class Inline:
         trace: TracebackType | None,
     ) -> None:
         return None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -33,17 +33,14 @@ def _prepare(greeting: dict[str, Any]) -> Any:
     """The model, the memory, and what to do with an order."""
     import torch
 
-    from fedro.client import Recipe, evaluate, local_update
+    from fedro.client import evaluate, local_update
     from fedro.engine import shared
-    from fedro.models import FlatModel, build
+    from fedro.engine.portable import built
 
     torch.set_num_threads(1)
     parts = [shared.Part(name, dtype, tuple(shape)) for name, dtype, shape in greeting["parts"]]
     memory = shared.tensors(greeting["memory"], parts)
-    flat = FlatModel(build(**greeting["model"]))
-    recipe = Recipe(**greeting["recipe"])
-    shift, scale = (torch.tensor(greeting["recipe"][key]) for key in ("shift", "scale"))
-    recipe = recipe._replace(shift=shift, scale=scale)
+    flat, recipe = built(greeting)
 
     def train(slot: int, row: int, lr: float, seed: int) -> dict[str, Any]:
         torch.manual_seed(seed)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fedro.children import Child
 from fedro.engine import Job, Setting, padded, shared
+from fedro.engine.portable import described
 from fedro.models import FlatModel
 
 AHEAD = 2  # orders a worker has at a time: while it does one, the next is made ready
@@ -108,23 +109,14 @@ class Workers:
         os.close(self.descriptor)
 
     def _start(self) -> Worker:
-        setting, recipe = self.setting, self.setting.recipe
-        tables = {key: getattr(recipe, key).tolist() for key in ("shift", "scale")}
-        model = {
-            "text": setting.model,
-            "shape": setting.shape,
-            "classes": setting.classes,
-            "seed": setting.seed,
-        }
         worker = Worker(
             {
                 "path": sys.path,
                 "memory": self.descriptor,
                 "parts": self.parts,
-                "model": model,
-                "recipe": {**recipe._asdict(), **tables},
-                "steps": setting.steps,
-                "batch": setting.batch,
+                "steps": self.setting.steps,
+                "batch": self.setting.batch,
+                **described(self.setting),
             }
         )
         self.workers.append(worker)
