@@ -19,7 +19,7 @@ from fedro.toml import to_toml
         ({"rounds": 2.5}, "rounds=2.5: Input should be a valid integer"),
         ({"rounds": True}, "rounds=True"),
         ({"rounds": "10"}, "rounds='10'"),
-        ({"engine": "fast"}, "'auto', 'workers', 'batched' or 'inline'"),
+        ({"engine": "fast"}, "'auto', 'workers', 'batched', 'inline' or 'flower'"),
         ({"precision": "fp16"}, "'float32' or 'bfloat16'"),
         ({"client_lr": -1.0}, "client_lr=-1.0: Input should be greater than 0"),
         ({"client_lr": float("nan")}, "client_lr=nan"),

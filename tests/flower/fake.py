@@ -74,14 +74,15 @@ class FakeGrid(Grid):
         return keys
 
     def pull_messages(self, message_ids):
-        (key,) = message_ids
-        reply = self.replies[key]
-        if isinstance(reply, Exception):
-            raise reply
-        if reply is None:
-            return []
-        del self.replies[key]
-        return reply if isinstance(reply, list) else [reply]
+        found = []
+        for key in message_ids:
+            reply = self.replies[key]
+            if isinstance(reply, Exception):
+                raise reply
+            if reply is not None:
+                del self.replies[key]
+                found += reply if isinstance(reply, list) else [reply]
+        return found
 
     def invitations(self, kind="train"):
         """Who was invited, round by round."""

@@ -74,18 +74,19 @@ class Flower(Inline):
         """Send jobs and take in what comes; why one was lost, or None when all are done."""
         nodes = self._nodes = self._nodes or self._start()
         waiting, last = self._send(nodes.grid, model, jobs, lr), time.monotonic()
-        while waiting:
+        lost = None
+        while waiting and lost is None:
+            lost = nodes.trouble()
+            if time.monotonic() - last > PATIENCE:
+                lost = f"no node has answered for {PATIENCE:.0f} s"
             for reply in nodes.grid.pull_messages(list(waiting)):
                 job, last = waiting.pop(reply.metadata.reply_to_message_id), time.monotonic()
                 if reply.has_error():
-                    return why_lost(reply.error)
-                losses[job.row] = self._take(reply, job.row)
-            if (trouble := nodes.trouble()) is not None:
-                return trouble
-            if time.monotonic() - last > PATIENCE:
-                return f"no node has answered for {PATIENCE:.0f} s"
+                    lost = why_lost(reply.error)
+                else:
+                    losses[job.row] = self._take(reply, job.row)
             time.sleep(PAUSE)
-        return None
+        return None if all(job.row in losses for job in jobs) else lost
 
     def _send(self, grid: Grid, model: Tensor, jobs: Sequence[Job], lr: float) -> dict[str, Job]:
         start, ids = Array(model.numpy()), list(grid.get_node_ids())
