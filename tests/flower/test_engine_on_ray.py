@@ -1,4 +1,4 @@
-"""``fedro run`` with engine=flower, on Ray: the bits of worker processes, and nothing left behind."""
+"""``fedro run`` with engine=flower, on Ray: the bits of `workers`, and nothing left behind."""
 
 import os
 import signal

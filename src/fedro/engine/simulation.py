@@ -5,6 +5,7 @@ Ray runs on this machine, or where $RAY_ADDRESS says.
 
 import logging
 import os
+import signal
 import sys
 import threading
 from queue import Empty, SimpleQueue
@@ -18,7 +19,7 @@ from flwr.simulation import run_simulation
 from fedro.engine.node import app
 from fedro.engine.workers import ENVIRONMENT, cores
 
-BEGIN, END = 120.0, 10.0  # seconds in which a simulation must begin, and may end by itself
+BEGIN, END = 120.0, 20.0  # seconds in which a simulation must begin, and end
 LOGGERS = [logging.getLogger(name) for name in ("flwr", "ray")]
 
 
@@ -43,6 +44,7 @@ class Simulation:
         except BaseException:
             self.stop()
             raise
+        keep_signals()
 
     def _begun(self) -> Grid:
         try:
@@ -66,10 +68,8 @@ class Simulation:
     def stop(self) -> None:
         """End it, with all of its processes."""
         self._stop.set()
+        kill_processes()  # a job may take long, and nobody wants it any more
         self._thread.join(END)
-        if self._thread.is_alive():  # a job that does not end
-            ray.shutdown()
-            self._thread.join(END)
         for logger, level in zip(LOGGERS, self._levels, strict=True):
             logger.setLevel(level)
 
@@ -106,3 +106,18 @@ def connect(workers: int | None) -> None:
         log_to_driver=False,
         runtime_env={"env_vars": {**ENVIRONMENT, "PYTHONPATH": path}},
     )
+
+
+def kill_processes() -> None:
+    """End the processes that do jobs: whoever waits for them is told so."""
+    if ray.is_initialized():
+        worker: Any = ray._private.worker.global_worker
+        for actor in ray._private.state.actors(job_id=worker.current_job_id):
+            worker.core_worker.kill_actor(ray.ActorID.from_hex(actor), True)
+
+
+def keep_signals() -> None:
+    """Ray takes SIGTERM for a crash, three seconds before the end: take it back."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is threading.main_thread() and handler is not None:
+        signal.signal(signal.SIGTERM, handler)
