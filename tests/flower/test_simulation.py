@@ -1,4 +1,4 @@
-"""A whole Flower app over Ray, with bad clients."""
+"""Whole Flower apps over Ray, with bad clients."""
 
 import os
 import re
@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+import fedro
 from fedro.record import read
+from fedro.rounds import score_of
+from fedro.setup import prepare
 
 pytest.importorskip("ray")
 QUIET = {
@@ -19,17 +24,21 @@ QUIET = {
 }
 
 
-@pytest.mark.slow
-def test_an_app_with_bad_clients_learns(tmp_path):
-    script = Path(__file__).with_name("simulated.py")
-    done = subprocess.run(
-        [sys.executable, script, tmp_path / "run", "10"],
-        env={**os.environ, **QUIET, "FLWR_HOME": str(tmp_path / "flwr")},
-        cwd=tmp_path,
+def run_app(name, folder, *words):
+    """Run a script beside this one; what it printed, and what it said went wrong."""
+    return subprocess.run(
+        [sys.executable, Path(__file__).with_name(name), folder / "run", *words],
+        env={**os.environ, **QUIET, "FLWR_HOME": str(folder / "flwr")},
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=300,
     )
+
+
+@pytest.mark.slow
+def test_an_app_with_bad_clients_learns(tmp_path):
+    done = run_app("simulated.py", tmp_path, "10")
     found = re.search(r"ERROR (\S+) LOSS (\S+)", done.stdout)
     assert found is not None, done.stdout[-3000:] + done.stderr[-3000:]
     assert float(found[1]) < 0.03
@@ -43,3 +52,27 @@ def test_an_app_with_bad_clients_learns(tmp_path):
     assert {reason for lost in rejected for reason in lost.values()} == {"holds NaN or Inf"}
     assert all("no data" in reason for lost in missing for reason in lost.values())
     assert len({client for lost in (*rejected, *missing) for client in lost}) == 2
+
+
+@pytest.mark.slow
+def test_150_nodes_under_attack_learn_what_they_learn_without_flower(tmp_path):
+    """Weights travel, not updates, so that a round differs by roundings: 1e-5 of the step."""
+    from digits_app import EXPERIMENT
+
+    done = run_app("digits_app.py", tmp_path)
+    run = read(tmp_path / "run")
+    assert run.finished, done.stdout[-3000:] + done.stderr[-3000:]
+    setup = prepare(EXPERIMENT)
+    expected = list(fedro.run(setup))
+    assert [line["sampled"] for line in run.rounds] == [r.sampled.tolist() for r in expected]
+    assert not any(line["void"] or line["missing"] or line["rejected"] for line in run.rounds)
+    assert sum(r.byzantine.size for r in expected) > EXPERIMENT.rounds  # there was an attack
+    module = setup.build()
+    module.load_state_dict(load_file(tmp_path / "run" / "model.safetensors"))
+    model, last = torch.nn.utils.parameters_to_vector(module.parameters()), expected[-1]
+    gap = (model - last.state.model).norm() / (last.state.model - setup.start).norm()
+    assert gap.item() < 1e-4
+    with setup.make_engine() as engine:
+        score = score_of(setup, engine, model.detach())
+    assert last.final.accuracy > 0.8
+    assert score.accuracy == pytest.approx(last.final.accuracy, abs=0.005)
