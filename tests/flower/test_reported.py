@@ -7,6 +7,7 @@ from fake import FakeGrid, honest, raises
 from test_strategy import BAD, start, strategy
 
 from fedro.experiment import Experiment
+from fedro.record import read
 from fedro.recorded import run_into
 from fedro.report import write_report
 from fedro.report.runs import load
@@ -29,6 +30,11 @@ def test_the_report_tells_what_is_not_known(run, tmp_path):
     assert "nobody knows who was bad" in page
     assert "not known" in page
     assert "while honest" not in page
+    assert "attack not known" in page
+    assert "and not for <code>fedro run</code>" in page
+    for invented in ("batch_size", "momentum", "local_steps"):  # what the clients never told
+        assert invented not in page
+    assert found.seed == int(read(run).summary["seed"])
     for name in ("ledger.csv", "clients.csv"):
         with (tmp_path / "csv" / name).open() as file:
             assert {row["bad"] for row in csv.DictReader(file)} == {""}

@@ -19,7 +19,7 @@ from flwr.simulation import run_simulation
 from fedro.engine.node import app
 from fedro.engine.workers import ENVIRONMENT, cores
 
-BEGIN, END = 120.0, 20.0  # seconds in which a simulation must begin, and end
+BEGIN, END = 300.0, 30.0  # seconds in which a simulation must begin, and end
 LOGGERS = [logging.getLogger(name) for name in ("flwr", "ray")]
 
 

@@ -65,7 +65,8 @@ def exchange(
     """
     for message in messages:
         message.metadata.ttl = min(message.metadata.ttl, timeout + LATE)
-    deadline, pause = clock.now() + timeout, SHORTEST
+    begun = clock.now()
+    deadline = begun + timeout
     pending, refused = push(grid, messages)
     yield from refused
     held_up: dict[str, Look] = {}
@@ -90,8 +91,8 @@ def exchange(
         if left <= 0:
             break
         if pending:
-            clock.sleep(min(pause, left))
-            pause = min(2 * pause, LONGEST)
+            pause = (clock.now() - begun) / 10  # so that looking adds little to a short wait
+            clock.sleep(min(max(pause, SHORTEST), LONGEST, left))
     for key, node in pending.items():  # Flower may give a reply once only, readable or not
         if key in failures:
             yield node, unread(failures[key])

@@ -231,6 +231,8 @@ def _run(name: str, run: Run, key: str) -> str:
     table = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in rows)
     own = "an object" in str(run.fingerprint.get("model", ""))
     note = "<p>Its model was given as an object in Python: give it again.</p>" if own else ""
+    if run.deployed:
+        note = "<p>Its clients were real: this is to read, and not for <code>fedro run</code>.</p>"
     return (
         f'<details class="run"><summary>{escape(name)}, seed {run.seed}{state}</summary>'
         f'<button type="button" class="copy" data-from="{key}">copy</button>{note}'

@@ -13,6 +13,7 @@ from fedro.record import RunFolderError, read
 from fedro.record.identity import read_run
 
 SIGNS = ("run.json", "rounds.jsonl", "summary.json")  # one of these, and a folder is a run's
+DEPLOYED = "flower"  # the data set of runs whose clients keep their data to themselves
 SCORES = ("accuracy", "clients", "worst", "loss", "backdoor")
 Score = Mapping[str, float | None]
 
@@ -55,6 +56,11 @@ class Run:
     tolerated: int  # b̂
     output: Score | None  # the score of the run's output, once it is complete
     examples: list[int] | None  # that each client trains on, where it was written down
+
+    @property
+    def deployed(self) -> bool:
+        """Whether its clients were real ones."""
+        return bool(self.config["dataset"] == DEPLOYED)
 
     @property
     def seed(self) -> int:
@@ -116,10 +122,9 @@ def load(path: Path) -> Run:
 
 def _run(path: Path) -> Run:
     run, found = read_run(path), read(path)
-    defaults = {name: field.default for name, field in Experiment.model_fields.items()}
     summary = found.summary or {}
     examples = summary.get("examples")
-    config = {**defaults, **found.config}
+    config = {**_defaults(found.config, summary), **found.config}
     for key in ("seed", "rounds", "byzantine", "clients"):
         if not isinstance(config[key], int) and not (key == "clients" and config[key] is None):
             raise ValueError(f"{key}={config[key]!r} is not a whole number")
@@ -137,6 +142,14 @@ def _run(path: Path) -> Run:
         output=_score(summary["final"]) if found.finished else None,
         examples=None if examples is None else [int(size) for size in examples],
     )
+
+
+def _defaults(config: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What keys mean that are not there: in a simulation their defaults, else nobody knows."""
+    defaults = {name: field.default for name, field in Experiment.model_fields.items()}
+    if config.get("dataset") != DEPLOYED:
+        return defaults
+    return {**dict.fromkeys(defaults), "attack": "not known", "seed": int(summary.get("seed", 0))}
 
 
 def _line(values: Mapping[str, Any], number: int) -> Line:
