@@ -57,6 +57,7 @@ class Place:
 
     def __init__(self, path):
         self.path, self.order, self.mark = path, path / "order", uuid4().hex
+        self.started = []
         (path / "mine.py").write_text(MODEL)
         (path / "mine.toml").write_text(CONFIG)
 
@@ -65,9 +66,18 @@ class Place:
         env.pop("OMP_NUM_THREADS", None)
         command = [Path(sys.executable).with_name("fedro"), "run", *words]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(
-            command, cwd=self.path, env=env, **pipes, process_group=0, stdin=subprocess.DEVNULL
+        self.started.append(
+            subprocess.Popen(
+                command, cwd=self.path, env=env, **pipes, process_group=0, stdin=subprocess.DEVNULL
+            )
         )
+        return self.started[-1]
+
+    def end(self):
+        """After a test that has failed, too."""
+        for process in self.started:
+            process.kill()
+            process.communicate(timeout=PATIENCE)
 
     def run(self, *words):
         process = self.start(*words)
@@ -101,7 +111,9 @@ class Place:
 def place(tmp_path):
     found = Place(tmp_path)
     yield found
-    assert found.left() == []
+    left = found.left()
+    found.end()
+    assert left == []
 
 
 def same(a, b):

@@ -57,17 +57,18 @@ class Layout:
         wide = any(part.dtype == "float64" for part in self.parts.values())
         self.dtype = torch.float64 if wide else torch.float32
 
-    def write(self, arrays: Mapping[str, Array], row: Tensor) -> None:
-        """Write a model's numbers into a row (width,), or say why they cannot be used."""
+    def write(self, arrays: Mapping[str, Array], row: Tensor, minus: Tensor | None = None) -> None:
+        """Write a model's numbers, less others, into a row (width,); or say why they cannot be."""
         if unknown := [name for name in arrays if name not in self.names]:
             raise Refused(f"holds {len(unknown)} arrays that the model has not: {unknown[0]!r}")
         if absent := [name for name in self.parts if name not in arrays]:
             raise Refused(f"lacks {len(absent)} of the model's arrays: {absent[0]!r}")
-        numbers = row.numpy()
+        numbers, others = row.numpy(), None if minus is None else minus.numpy()
         for name, part in self.parts.items():
-            values = read_floats(name, arrays[name], part.shape)
+            values = read_floats(name, arrays[name], part.shape).reshape(-1)
+            out, less = numbers[part.place], 0 if others is None else others[part.place]
             with np.errstate(over="ignore", invalid="ignore"):  # the screen finds what overflows
-                np.copyto(numbers[part.place], values.reshape(-1), casting="same_kind")
+                np.subtract(values, less, out=out, casting="same_kind")
 
     def vector(self, arrays: Mapping[str, Array]) -> Tensor:
         """The server's own model as one vector (width,)."""

@@ -88,8 +88,7 @@ def receive_updates(
     metrics: dict[int, Metrics] = {}
 
     def take(row: int, message: Message) -> None:
-        layout.write(arrays_of(message, key), updates[row])
-        updates[row].sub_(model)
+        layout.write(arrays_of(message, key), updates[row], minus=model)
         metrics[row] = metrics_of(message)
 
     found = receive(answers, invited, take)
