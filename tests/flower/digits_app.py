@@ -99,5 +99,7 @@ def main(grid, context):
 
 
 if __name__ == "__main__":
+    import digits_app as app  # by its name, by which other processes find it
+
     config = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}}
-    run_simulation(server, client, PLAN.clients, backend_config=config)
+    run_simulation(app.server, app.client, PLAN.clients, backend_config=config)
