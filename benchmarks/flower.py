@@ -1,6 +1,6 @@
 """What a round of FedRo costs on Flower, beside Flower's own FedAvg and FedTrimmedAvg.
 
-python benchmarks/flower.py [--sampled 27] [--parts]
+python benchmarks/flower.py [--sampled 27] [--turns 4] [--parts]
 
 All strategies take turns in one simulation of 150 nodes, whose clients only add a little noise to
 the model of FEMNIST (2,368,318 parameters), so that what is left is what a round costs by itself.
@@ -35,7 +35,7 @@ from fedro.models import build
 from fedro.rules import parse_rule
 from fedro.server import step
 
-NODES, ROUNDS, TURNS = 150, 5, 4
+NODES, ROUNDS = 150, 5
 WANTED = 1.2  # times the round of FedAvg
 client = ClientApp()
 
@@ -82,19 +82,20 @@ def seconds_of_rounds(strategy: Strategy, grid) -> list[float]:
     return np.diff(at)[1:].tolist()
 
 
-def simulate(sampled: int) -> dict[str, list[float]]:
+def simulate(sampled: int, turns: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     server = ServerApp()
 
     @server.main()
     def main(grid, context):
         logging.getLogger("flwr").setLevel(logging.ERROR)
-        for turn in range(TURNS + 1):
+        for turn in range(turns + 1):
             with tempfile.TemporaryDirectory() as folder:
                 for name, strategy in strategies(sampled, Path(folder) / "run").items():
                     seconds = seconds_of_rounds(strategy, grid)
                     if turn:  # the first is for compilers and caches
                         found.setdefault(name, []).extend(seconds)
+                    print(turn, name, *(f"{each:.2f}" for each in seconds), flush=True)
 
     resources = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}}
     run_simulation(server, client, NODES, backend_config=resources)
@@ -157,9 +158,10 @@ def parts(sampled: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--sampled", type=int, default=27)
+    parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--parts", action="store_true")
     given = parser.parse_args()
     if given.parts:
         parts(given.sampled)
     else:
-        tell(simulate(given.sampled), given.sampled)
+        tell(simulate(given.sampled, given.turns), given.sampled)
