@@ -91,8 +91,8 @@ def exchange(
         if left <= 0:
             break
         if pending:
-            pause = (clock.now() - begun) / 10  # so that looking adds little to a short wait
-            clock.sleep(min(max(pause, SHORTEST), LONGEST, left))
+            pause = (clock.now() - begun) / 10 * len(pending) / len(messages)
+            clock.sleep(min(max(pause, SHORTEST), LONGEST, left))  # little for a few, or early
     for key, node in pending.items():  # Flower may give a reply once only, readable or not
         if key in failures:
             yield node, unread(failures[key])
