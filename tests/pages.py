@@ -33,6 +33,9 @@ from typing import Any
 REASONS = ("installs", "downloads", "takes long", "needs real clients", "make", "a fragment")
 OLD_TYPER = "ignore:'click.:DeprecationWarning"  # as in pyproject.toml; Flower imports it
 RUN = ("python", "bash", "toml")
+NEVER = re.compile(
+    r"\bpip3? install|\bflwr\b|\bflower-\w|\bssh-keygen|RAY_ADDRESS|\bsudo\b|\bmake\b"
+)
 FENCE = re.compile(
     r"(?:^ *<!-- (?P<mark>not run|numbers vary): (?P<reason>[^\n]*?) -->\n)?"
     r"^(?P<indent> *)(?P<ticks>```+)(?P<language>[\w-]*)(?P<info>[^\n]*)\n"
@@ -88,6 +91,7 @@ def blocks_of(text: str, page: str) -> list[Block]:
 
 def run_page(blocks: list[Block], folder: Path, seconds: float) -> None:
     """Run the blocks of a page in a folder; an AssertionError tells which one failed, and how."""
+    refuse(blocks)
     here = Path(__file__)
     environment = {
         **os.environ,
@@ -105,6 +109,14 @@ def run_page(blocks: list[Block], folder: Path, seconds: float) -> None:
         timeout=seconds,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def refuse(blocks: list[Block]) -> None:
+    """Raise, before anything runs, where a block would install or reach beyond its folder."""
+    for block in blocks:
+        found = NEVER.search(block.body) if block.language == "bash" else None
+        told = f"{block.place}: {found and found[0]!r} is not run here: mark the block"
+        assert found is None or block.not_run is not None, told
 
 
 def main() -> None:

@@ -100,6 +100,14 @@ def test_blocks_of_a_page_go_on_from_each_other(tmp_path: Path) -> None:
     run_page(blocks_of(text, "page.md"), tmp_path, seconds=60)
 
 
+@pytest.mark.parametrize("command", ["pip install fedro", "flwr run .", "make test"])
+def test_a_page_that_would_reach_beyond_its_folder_is_not_run(command: str, tmp_path: Path) -> None:
+    text = f"```bash\ntouch began\n```\n```bash\n{command}\n```\n"
+    with pytest.raises(AssertionError, match=r"page\.md:4.*mark the block"):
+        run_page(blocks_of(text, "page.md"), tmp_path, seconds=60)
+    assert not (tmp_path / "began").exists()
+
+
 @pytest.mark.parametrize("text", ["```text\nalone\n```", "```bash\nls\n"])
 def test_a_page_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"page\.md"):
