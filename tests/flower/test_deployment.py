@@ -107,6 +107,13 @@ class Deployed:
         """How often a node was told to train."""
         return self.log(f"node-{number}").count("Receiving: train message")
 
+    def busy(self):
+        """Whether clients are at work; Flower starts those again that take 30 s to start."""
+        groups = {self.pid(f"node-{i}") for i in range(NODES)}
+        table = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True)
+        rows = [line.split(maxsplit=2) for line in table.stdout.splitlines()]
+        return any(int(g) in groups and s[0] != "Z" and "flwr-clientapp" in a for g, s, a in rows)
+
     def numbers(self):
         """The number in the record of each partition."""
         ledger = json.loads((self.run_folder / "ledger.json").read_text())
@@ -208,6 +215,7 @@ def story(federation):
     os.kill(server, signal.SIGKILL)
     done = len(read(federation.run_folder).rounds)
     federation.up()  # starts the killed node again
+    until("the dead run's clients", 300, lambda: not federation.busy())
     second = federation.submit(
         attackers=",".join(map(str, BAD)),
         attack="; ".join(BAD.values()),
