@@ -268,12 +268,12 @@ const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Why these numbers, in sentences. */
 function explain({ setting, sampled, tolerated, kappa, everyone, limit, fewest }) {
-  const fewKappa = setting.kappa(fewest, setting.toleratedAt(fewest));
+  const fewKappa = setting.kappa(fewest, setting.toleratedAt(fewest)), all = setting.dropout ? ", if all answered," : "";
   const said = [
     `With probability ${percent(setting.logSafeExact(sampled, tolerated))}, none of the ${counted(setting.draws, "draw")} of ${counted(sampled, "client")} ` +
       `holds more than ${counted(tolerated, "bad one")}.`,
     `${sampled} is the smallest sample whose error factor κ is at most ${short(limit)}: it has κ = ${short(kappa)}, ` +
-      `and sampling everyone would have κ = ${short(everyone)}.`,
+      `and sampling everyone${all} would have κ = ${short(everyone)}.`,
   ];
   if (fewest < sampled) {
     const price = fewKappa < Infinity ? `, but with κ = ${short(fewKappa)}` : "";
