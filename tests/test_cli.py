@@ -20,7 +20,8 @@ def fedro(*arguments: str, **options: object) -> subprocess.CompletedProcess[str
 
 def test_help_goes_along_the_road_and_explains_every_argument() -> None:
     group = typer.main.get_command(app)
-    road = ["plan", "run", "data", "sweep", "report", "rules", "attacks", "kappa", "reproduce"]
+    road = ["plan", "run", "rollback", "data", "sweep", "report", "rules", "attacks", "kappa"]
+    road.append("reproduce")
     assert list(group.commands) == road  # type: ignore[attr-defined]
     for command in group.commands.values():  # type: ignore[attr-defined]
         for parameter in command.params:

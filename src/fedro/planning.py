@@ -303,10 +303,10 @@ def _how_good(plan: Plan) -> str:
     limit = f"b̂/n̂ is at most {plan.max_fraction}"
     if plan.max_fraction is None:
         limit = f"error factor κ is at most {plan.max_kappa:.4g}"
-    everyone = "sampling everyone, if all answered," if plan.setting.dropout else "sampling everyone"
+    everyone = "everyone, if all answered," if plan.setting.dropout else "everyone"
     return (
         f"{plan.sampled} is the smallest sample whose {limit}; it has κ = {plan.kappa:.4g} with "
-        f"{plan.rule}, and {everyone} would have κ = {plan.kappa_everyone:.4g}."
+        f"{plan.rule}, and sampling {everyone} would have κ = {plan.kappa_everyone:.4g}."
     )
 
 
