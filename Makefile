@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check soak lint bench docs clean browser
+.PHONY: run test check soak lowest lint bench docs clean browser
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
@@ -23,6 +23,13 @@ soak: $(VENV)/.peers
 	FEDRO_HYPOTHESIS=deep $(BIN)/pytest tests/test_fuzz.py
 	$(BIN)/python tests/soak/mutants.py
 
+# The fast tests with the lowest versions that pyproject.toml allows (of all but torch and Flower).
+lowest:
+	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
+	(cat constraints.txt; $(PYTHON) tests/lowest.py) > $(VENV)-lowest/lowest.txt
+	PIP_CONSTRAINT=$(VENV)-lowest/lowest.txt $(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev,data]'
+	$(VENV)-lowest/bin/python -m pytest -o filterwarnings=default -m "not slow" --ignore tests/flower --ignore tests/test_peers.py
+
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -39,7 +46,7 @@ docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) site out runs dist
+	rm -rf $(VENV) $(VENV)-lowest site out runs dist
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
