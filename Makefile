@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check soak lowest lint bench docs clean browser
+.PHONY: run test check soak lowest lint bench docs clean tools
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
-test: $(VENV)/.peers browser
+test: $(VENV)/.peers tools
 	$(BIN)/pytest
 
-check: lint $(VENV)/.peers browser
+check: lint $(VENV)/.peers tools
 	$(BIN)/pytest -m "not slow" -x
 
 # Hours of trouble: kills, hostile numbers and files, errors put in on purpose.
@@ -57,17 +57,22 @@ $(VENV)/.peers: $(VENV)/.installed tests/peers.txt
 	$(BIN)/python -m pip install --quiet --no-deps --requirement tests/peers.txt
 	touch $@
 
-# Tests of pages need Chromium; where it cannot be had, they skip and say so.
-browser:
-	@for name in chromium chromium-browser google-chrome; do \
-		command -v $$name > /dev/null && exit 0; \
+# Programs that tests need: Chromium for pages, the others for a federation with TLS and keys.
+# Where they cannot be had, these tests skip and say so.
+tools:
+	@missing=""; \
+	for pair in chromium:chromium openssl:openssl ssh-keygen:openssh-client curl:curl ps:procps; do \
+		command -v "$${pair%%:*}" > /dev/null || missing="$$missing $${pair#*:}"; \
 	done; \
-	command -v apt-get > /dev/null || exit 0; \
+	for name in chromium-browser google-chrome; do \
+		command -v $$name > /dev/null && missing="$${missing# chromium}"; \
+	done; \
+	test -n "$$missing" && command -v apt-get > /dev/null || exit 0; \
 	as_root="env"; test "$$(id -u)" = 0 || as_root="sudo -n env"; \
-	install="$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium"; \
+	install="$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends$$missing"; \
 	echo "$$install"; \
 	$$install > /dev/null || { $$as_root apt-get update > /dev/null && $$install > /dev/null; } \
-		|| echo "Chromium could not be installed: tests of pages will be skipped."
+		|| echo "$$missing: could not be installed, the tests that need them will be skipped."
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,flower]'

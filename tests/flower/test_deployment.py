@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,7 +30,11 @@ from fedro.record import read
 from fedro.rounds import make_job
 from fedro.server import rule_seed, step
 
-pytestmark = pytest.mark.slow
+MISSING = [name for name in ("openssl", "ssh-keygen", "curl", "ps") if shutil.which(name) is None]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"a federation needs {', '.join(MISSING)}"),
+]
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/flower/deploy"
 NODES = 5
