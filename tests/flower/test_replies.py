@@ -108,6 +108,7 @@ def test_a_wrong_reply_is_rejected_and_spoils_no_other(kind):
     act, reason = WRONG[kind]
     found, updates, rows, _ = received({2: act})
     assert reason in found.rejected[FIRST + 2]
+    assert not found.rejected[FIRST + 2].startswith("Refused")  # a name of our own code
     assert rows.tolist() == [0, 1, 3, 4]
     assert not found.missing
     assert (updates[rows] == 1).all()

@@ -71,7 +71,7 @@ def _one(
         else:
             take(row, answer)
     except Refused as reason:
-        found.reject(node, readable(reason))
+        found.reject(node, readable(str(reason)))
     except Exception as error:  # whatever a client has thought of
         found.reject(node, f"unreadable: {readable(error)}")
 
