@@ -225,7 +225,7 @@ def story(federation):
         attackers=",".join(map(str, BAD)),
         attack="; ".join(BAD.values()),
         resume=True,
-        timeout=max(45.0, 2.5 * quick),
+        timeout=max(30.0, 1.5 * quick),
     )
     until("the end", 300 + 8 * quick, (federation.run_folder / "summary.json").exists)
     until("its status", 120, lambda: federation.statuses()[second].startswith("finished"))
