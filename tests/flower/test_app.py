@@ -1,5 +1,6 @@
 """The example app, without processes: what bad clients send, and what a bad run config is told."""
 
+import logging
 import tomllib
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from flwr.cli.build import build_fab_from_disk
 from fedro.record import RunFolderError, read
 from fedro.rounds import jobs
 
+logging.getLogger("flwr").propagate = True  # for caplog
 APP = Path(__file__).parents[2] / "examples/flower"
 CONFIG = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
 
@@ -159,11 +161,18 @@ def test_a_node_must_be_one_of_the_clients():
             client_app.who_am_i(context(run_config(clients=10), client, clients), 0)
 
 
-def test_the_number_of_clients_can_be_seen_in_simulations(caplog):
+def test_the_number_of_clients_can_be_seen_in_simulations():
     assert plan_of(with_clients(run_config(), 10)).byzantine == 2
     assert plan_of(with_clients(run_config(byzantine="10%"), 150)).tolerated >= 1
     plan = plan_of(with_clients(run_config(), 2))  # what Flower simulates if it is told nothing
     assert (plan.byzantine, plan.sampled) == (0, 2)
+
+
+def test_with_two_nodes_the_server_says_that_none_may_be_bad(tmp_path, caplog):
+    config = run_config(**{"folder": str(tmp_path / "run"), "num-server-rounds": 1})
+    server_app.app(app_grid(config, 2), context(config))
+    assert "With 2 nodes none may be bad" in caplog.text
+    assert read(tmp_path / "run").finished
 
 
 def test_attackers_are_named_with_their_attacks():

@@ -11,6 +11,7 @@ from fedro.flower import FedRo
 from fedro_app.bad import attacks_of
 from fedro_app.task import log, plan_of, setup_of, with_clients, yes_or_no
 
+MORE = "flwr run … --federation-config 'num-supernodes=10'"
 app = ServerApp()
 
 
@@ -21,6 +22,8 @@ def main(grid: Grid, context: Context) -> None:
     plan, setup = plan_of(config), setup_of(config)
     timeout = number("timeout", config["timeout"], "seconds > 0", lambda x: x > 0)
     drill = attacks_of(config, plan.clients)
+    if not plan.byzantine and config["byzantine"] != context.run_config["byzantine"]:
+        log.warning("With %d nodes none may be bad. Simulate more of them: %s", plan.clients, MORE)
     log.info("%d clients, of whom %d may be bad; %d are", plan.clients, plan.byzantine, len(drill))
     folder, e = folder_of(str(config["folder"])), setup.experiment
     strategy = FedRo(
