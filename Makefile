@@ -28,6 +28,7 @@ lowest:
 	test -x $(VENV)-lowest/bin/python || $(PYTHON) -m venv $(VENV)-lowest
 	(cat constraints.txt; $(PYTHON) tests/lowest.py) > $(VENV)-lowest/lowest.txt
 	PIP_CONSTRAINT=$(VENV)-lowest/lowest.txt $(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev,data]'
+	$(VENV)-lowest/bin/python -m pip install --quiet --no-deps --requirement tests/peers.txt
 	$(VENV)-lowest/bin/python -m pytest -o filterwarnings=default -m "not slow" --ignore tests/flower --ignore tests/test_peers.py
 
 lint: $(VENV)/.installed
