@@ -145,7 +145,8 @@ def test_a_process_that_is_killed_changes_nothing(place):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_goes_on(place, how):
-    process = place.start("mine.toml", "--set", "engine=flower", "--out", "flower")
+    many = ["--set", "rounds=30"]  # so that it cannot be over before it is stopped
+    process = place.start("mine.toml", *many, "--set", "engine=flower", "--out", "flower")
     place.begun("flower", 2)
     if how is signal.SIGTERM:
         place.order.write_text("hang")  # and no job ends any more
@@ -159,7 +160,7 @@ def test_a_run_that_is_stopped_goes_on(place, how):
     place.order.unlink(missing_ok=True)
     code, out, err = place.run("--resume", "--out", "flower")
     assert code == 0, out + err
-    assert place.run("mine.toml", "--set", "engine=workers", "--out", "workers")[0] == 0
+    assert place.run("mine.toml", *many, "--set", "engine=workers", "--out", "workers")[0] == 0
     assert same(place.path / "workers", place.path / "flower")
 
 
