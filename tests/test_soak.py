@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from soak import flat, hostile, kills, mutants
@@ -27,10 +28,26 @@ def test_hostile_matrices(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not found
 
 
+class Averaging:
+    """A rule that claims more than it keeps."""
+
+    entries = ()
+
+    def kappa(self, n: int) -> float:
+        return 1.0
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.mean(axis=0))
+
+
 def test_hostile_matrices_find_what_is_not_robust() -> None:
-    tried, found = hostile.soak("mean", matrices=40, seed=2, least=1)
-    assert tried == 40
-    assert found
+    rng = np.random.default_rng(1)
+    cases = [hostile.draw(rng, 9, 3, 5, "float64") for _ in range(100)]
+    with np.errstate(all="ignore"):
+        wrong = [hostile.violation(Averaging(), case, 3) for case in cases]  # type: ignore[arg-type]
+    assert {"not finite"} < {str(found) for found in wrong}
+    assert any("κ·variance" in str(found) for found in wrong)
+    assert all(found is None for found, case in zip(wrong, cases, strict=True) if not len(case.bad))
 
 
 def test_mutants_are_where_the_list_says() -> None:
