@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 
 from hypothesis import settings
 
@@ -11,6 +12,9 @@ from browser import chromium, page  # noqa: F401  (fixtures)
 settings.register_profile("default", deadline=None, max_examples=200, derandomize=True)
 settings.register_profile("deep", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("FEDRO_HYPOTHESIS", "default"))
+
+# A shell's background job ignores Ctrl-C, and so would every process that tests start and stop.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A module whose rules take part in the tests of all rules.
 if "FEDRO_TEST_IMPORT" in os.environ:
