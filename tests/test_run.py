@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,6 +184,26 @@ def test_a_finished_run_is_shown_and_a_second_one_refused(whole):
     assert shown.returncode == 0
     assert "is complete" in shown.stdout
     assert "final model" in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_run_is_taken_back_and_comes_to_the_same_end(whole, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(whole[0], path)
+    for times in (1, 2):
+        back = fedro("rollback", path, 35)
+        assert back.returncode == 0, back.stderr
+        assert "as it was after 35 rounds" in back.stdout
+        assert fedro("run", "--resume", "--out", path, "--quiet").returncode == 0
+        assert outcome(path) == outcome(whole[0])
+        assert len(list(path.rglob("*.undone*"))) == 3 * times  # a checkpoint and the run's end
+    wrong = fedro("rollback", path, 7)
+    assert wrong.returncode == 2
+    assert "has no checkpoint after round 7; it has those after 35, 40" in wrong.stderr
+    file = path / "checkpoints" / "round-000035.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "is damaged" in fedro("rollback", path, 35).stderr.replace("\n", " ")
+    assert read(path).finished
 
 
 def test_another_process_on_the_same_folder_is_refused(whole, tmp_path):

@@ -164,7 +164,7 @@ STRANGERS = {  # who should be refused: the options of a SuperNode, and what it 
     ),
     "no key": (["--root-certificates", "ca.crt"], r"code: 2001"),
     "no certificate": (["--auth-supernode-private-key", "stranger.key"], r"certificate verify"),
-    "plain HTTP": (["--insecure"], r"disconnected"),
+    "plain HTTP": (["--insecure"], r"disconnected|Connection reset"),
 }
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedro.record import read
+from fedro.record.files import TEMPORARY
 
 SETTINGS = {
     "dataset": "digits",
@@ -85,7 +86,7 @@ def kill(child: subprocess.Popen[str], way: str, path: Path, delay: float) -> bo
     while child.poll() is None and time.monotonic() - began < delay:
         time.sleep(0.001)
     while way == "writing" and child.poll() is None and time.monotonic() - began < PATIENCE:
-        if any(".tmp" in name or ".part" in name for name in names(path)):
+        if any(name.endswith(TEMPORARY) for name in names(path)):
             break
     if child.poll() is not None:
         return False

@@ -1,5 +1,6 @@
 """The run folder for the one process that writes it: lines, checkpoints, the end of the run."""
 
+import itertools
 import os
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
@@ -216,13 +217,22 @@ def roll_back(path: str | PathLike[str], round: int) -> list[Path]:
             raise RunFolderError(
                 f"{folder.path} has no checkpoint after round {round}; it has those after {known}"
             )
-        checkpoints.unpack(saved[round])  # raises if it is damaged
+        try:
+            checkpoints.unpack(saved[round])
+        except checkpoints.DamagedError as error:
+            raise RunFolderError(f"{saved[round]} is damaged: {error}. Take another") from None
         undone = [found for number, found in saved.items() if number > round]
         undone += [folder.path / name for name in FILES[-2:] if (folder.path / name).exists()]
-        aside = [found.with_name(found.name + ".undone") for found in undone]
+        aside = [_aside(found) for found in undone]
         for found, new in zip(undone, aside, strict=True):
             os.replace(found, new)
         return aside
+
+
+def _aside(path: Path) -> Path:
+    """A free name for what is set aside, which may have happened before."""
+    names = (f"{path.name}.undone{number or ''}" for number in itertools.count())
+    return next(new for name in names if not (new := path.with_name(name)).exists())
 
 
 def _check_free(folder: Path) -> None:
