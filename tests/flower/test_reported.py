@@ -30,6 +30,8 @@ def test_the_report_tells_what_is_not_known(run, tmp_path):
     assert "nobody knows who was bad" in page
     assert "not known" in page
     assert "while honest" not in page
+    assert "Most of it the server waits for replies" in page
+    assert "fedro run config.toml" not in page
     assert "attack not known" in page
     assert "and not for <code>fedro run</code>" in page
     for invented in ("batch_size", "momentum", "local_steps"):  # what the clients never told

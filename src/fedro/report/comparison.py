@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from fedro.report.chart import Chart, Heat, Section, Table
 from fedro.report.runs import Run
-from fedro.report.series import Series, Study, mean
+from fedro.report.series import TOLD, Series, Study, mean
 from fedro.wording import counted
 
 SCORES = {
@@ -59,6 +59,8 @@ def overview(study: Study) -> Section:
     if settings := _settings(study):
         text.append("Every run has " + ", ".join(settings) + ".")
     note = "Final models, on the honest clients' test data"
+    if study.deployed:
+        note = f"Final models. {TOLD}"
     if any(len(series.runs) > 1 for series in study.series):
         note += ": the mean over seeds, and from the smallest to the largest"
     note += "." if done == len(runs) else "; of unfinished runs, the last evaluation until now."

@@ -13,6 +13,8 @@ from fedro.report.series import MOST_PANELS, Series, Study, mean
 MOST_ROWS, MOST_REASONS = 400, 3  # on the page
 PARTS = ("train", "attack", "aggregate", "measure", "evaluate")
 KINDS = {"rejected": 1, "missing": 0}  # their colors
+SIMULATING = "All clients, the attackers and the server share one machine here."
+WAITING = "Most of it the server waits for replies."
 
 
 class Event(NamedTuple):
@@ -196,8 +198,8 @@ def time(study: Study) -> Section | None:
     chart = Chart(
         "time",
         "Time per round",
-        "Mean over rounds and seeds, without each run's first round, which warms up. It is the "
-        "time of this simulation: all clients, the attackers and the server on one machine.",
+        "Mean over rounds and seeds, without each run's first round, which warms up. "
+        + (WAITING if study.deployed else SIMULATING),
         [Panel("", marks, Axis(f"{unit} a round", zero=True), Axis("", names=names))],
     )
     rows = []

@@ -215,13 +215,14 @@ def _again(study: Study) -> str:
         for i, series in enumerate(study.series)
         for j, run in enumerate(series.runs)
     )
-    return (
-        '<section id="again">\n<h2>Run it again</h2>\n'
+    how = (
         "<p>Each run's exact configuration. Save it as <code>config.toml</code>, then</p>"
         "<pre>fedro run config.toml</pre>"
         "<p>The same versions on the same kind of machine give the same bits.</p>"
-        f"{runs}</section>\n"
     )
+    if study.deployed:
+        how = "<p>What each run was started with; start its Flower app with the same.</p>"
+    return f'<section id="again">\n<h2>Run it again</h2>\n{how}{runs}</section>\n'
 
 
 def _run(name: str, run: Run, key: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fedro.report.chart import Axis, Chart, Mark, Panel, Section, Table, style
 from fedro.report.runs import Line
-from fedro.report.series import Series, Study, Track, track
+from fedro.report.series import TOLD, Series, Study, Track, track
 
 DOTTED = 2  # how the second of two measures is drawn
 LINEAR, APART = 1.5, 4  # decades that a linear axis, and one for all panels, can show
@@ -37,13 +37,15 @@ def clients(study: Study) -> Section | None:
     chart = over_rounds(
         study,
         "fairness",
-        "The mean client and the worst-off tenth",
-        "Solid: accuracy of the mean client. Dotted: mean accuracy of the tenth of the clients "
-        "that fare worst, because a robust rule can filter minorities out.",
+        "The mean client" if study.deployed else "The mean client and the worst-off tenth",
+        f"{TOLD}. How the worst-off fare is not known."
+        if study.deployed
+        else "Solid: accuracy of the mean client. Dotted: mean accuracy of the tenth of the "
+        "clients that fare worst, because a robust rule can filter minorities out.",
         [("mean client", _score("clients")), ("worst tenth", _score("worst"))],
         Axis("clients' accuracy", percent=True),
     )
-    return _alone(chart, "Worst-off")
+    return _alone(chart, "Clients")
 
 
 def loss(study: Study) -> Section | None:
@@ -52,7 +54,8 @@ def loss(study: Study) -> Section | None:
         study,
         "loss",
         "Test loss",
-        "Mean over all honest clients' test examples. Where a line breaks off, it is not finite.",
+        (TOLD if study.deployed else "Mean over all honest clients' test examples")
+        + ". Where a line breaks off, it is not finite.",
         [("", _score("loss"))],
         Axis("test loss"),
     )

@@ -11,6 +11,12 @@ FIRST = ("rule", "attack")  # keys that name a series before all others, and wit
 MOST_PANELS = 24  # side by side; more would be more than one can look at
 
 
+TOLD = (  # the score of a run on real clients
+    "What clients say of the model on their own test data: the mean without the b̂ answers that "
+    "are most extreme on each side"
+)
+
+
 @dataclass(frozen=True)
 class Series:
     """Runs that differ only in their seed."""
@@ -45,6 +51,11 @@ class Study:
     def runs(self) -> list[Run]:
         """All runs."""
         return [run for series in self.series for run in series.runs]
+
+    @property
+    def deployed(self) -> bool:
+        """Whether all its clients were real, so that nothing is known but what they say."""
+        return all(run.deployed for run in self.runs)
 
     @property
     def panels(self) -> list[str]:
