@@ -74,7 +74,7 @@ def violation(rule: Rule, case: Case, b: int) -> str | None:
     if rule.kappa(len(case.x)) is None:
         return None
     kappa = kappa_for(rule, len(case.x), b, len(honest))
-    center = honest.mean(axis=0)
+    center = honest[0] + (honest - honest[0]).mean(axis=0)  # exact for equal rows
     size = float(np.abs(honest).max())
     scale = size if size > 0 else 1.0
     variance = (((honest - center) / scale) ** 2).sum(axis=1).mean()
@@ -126,9 +126,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrices", type=int, default=10_000, help="for each rule")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=TEXTS, help="one rule or pipeline")
     chosen = parser.parse_args()
     total, wrong, began = 0, 0, time.monotonic()
-    for text in TEXTS:
+    for text in TEXTS if chosen.only is None else [chosen.only]:
         tried, found = soak(text, chosen.matrices, chosen.seed)
         total, wrong = total + tried, wrong + len(found)
         print(f"{text}: {tried} matrices, {len(found)} violations", flush=True)
