@@ -9,11 +9,14 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
+# Files of tests side by side: many wait for processes.
+PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.peers tools
-	$(BIN)/pytest
+	$(PYTEST)
 
 check: lint $(VENV)/.peers tools
-	$(BIN)/pytest -m "not slow" -x
+	$(PYTEST) -m "not slow" -x
 
 # Hours of trouble: kills, hostile numbers and files, errors put in on purpose.
 soak: $(VENV)/.peers

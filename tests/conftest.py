@@ -4,6 +4,9 @@ import importlib
 import os
 import signal
 
+# Threads that wait must not spin: several tests share the cores. Read when torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 from hypothesis import settings
 
 from browser import chromium, page  # noqa: F401  (fixtures)

@@ -1,12 +1,13 @@
 """What an honest client does: K steps of SGD from the server's model, and the change they made."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.optim.sgd import sgd
 
 from fedro.models import FlatModel
 
@@ -57,25 +58,44 @@ def local_update(
     """
     model.load(start)
     model.module.train()
-    optimizer = torch.optim.SGD(
-        model.parameters, lr=lr, momentum=recipe.momentum, weight_decay=recipe.l2, fused=True
-    )
+    momenta: list[Tensor | None] = [None] * len(model.parameters)
     total = torch.zeros((), device=start.device)
     for inputs, targets in zip(x, y, strict=True):
-        optimizer.zero_grad()
+        for parameter in model.parameters:
+            parameter.grad = None
         with recipe.autocast(start.device):
             outputs = model.module(recipe.inputs(inputs))
         loss = recipe.losses(outputs, targets).mean()
         torch.autograd.backward(loss)
-        for parameter in model.parameters:
-            if parameter.grad is None:  # no part in the loss: it still decays
-                parameter.grad = torch.zeros_like(parameter)
-        optimizer.step()
+        step(model.parameters, momenta, recipe, lr)
         total += loss.detach()
     torch.sub(model.vector, start, out=out)
     statistics = slice(model.trained, None)
     out[statistics][model.vector[statistics] == start[statistics]] = 0.0  # Inf − Inf, in a mask
     return float(total) / len(x)
+
+
+@torch.no_grad()
+def step(
+    parameters: Sequence[Tensor], momenta: list[Tensor | None], recipe: Recipe, lr: float
+) -> None:
+    """One step of SGD by the function beneath `torch.optim.SGD`, to the same bits.
+
+    To make the class itself imports a compiler, which takes two seconds in every process.
+    """
+    sgd(
+        [*parameters],
+        # what has no part in the loss still decays
+        [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters],
+        momenta,
+        fused=True,
+        lr=lr,
+        momentum=recipe.momentum,
+        weight_decay=recipe.l2,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+    )
 
 
 @torch.no_grad()

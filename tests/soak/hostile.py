@@ -79,8 +79,9 @@ def violation(rule: Rule, case: Case, b: int) -> str | None:
     scale = size if size > 0 else 1.0
     variance = (((honest - center) / scale) ** 2).sum(axis=1).mean()
     error = (((got - center) / scale) ** 2).sum()
-    info = np.finfo(case.x.dtype)
-    rounding = case.x.shape[1] * (4 * float(info.eps) + float(info.tiny) / scale) ** 2
+    info, (n, d) = np.finfo(case.x.dtype), case.x.shape
+    steps = max(4.0, n / 2)  # a sum of n numbers is off by at most n/2 units in the last place
+    rounding = d * (steps * float(info.eps) + float(info.tiny) / scale) ** 2
     if error <= kappa * variance * (1 + 1e-4) + rounding:
         return None
     return f"‖A − mean‖² = {error:.3g} > κ·variance = {kappa:.3g}·{variance:.3g}"
