@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check soak lowest lint bench docs clean tools
+.PHONY: run test check coverage soak lowest lint bench docs clean tools
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
@@ -17,6 +17,13 @@ test: $(VENV)/.peers tools
 
 check: lint $(VENV)/.peers tools
 	$(PYTEST) -m "not slow" -x
+
+# Which lines of the package the tests run, in all the processes they start.
+coverage: $(VENV)/.peers tools
+	$(BIN)/coverage erase
+	$(BIN)/coverage run $(PYTEST)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report --skip-covered --show-missing --precision 1 --fail-under 95
 
 # Hours of trouble: kills, hostile numbers and files, errors put in on purpose.
 soak: $(VENV)/.peers

@@ -93,8 +93,8 @@ class Place:
             time.sleep(0.02)
 
     def left(self):
-        """The processes that are there after a minute: what they are."""
-        deadline = time.monotonic() + 60
+        """The processes that are still there after a while: what they are."""
+        deadline = time.monotonic() + 180  # Ray looks once a minute, and later on a busy machine
         while (found := list(self.processes())) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found

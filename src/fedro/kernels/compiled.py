@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from .jit import inner, kernel, literal
-from .vectors import add_rows, exchange, exchange3, scale_row
+from .vectors import HALF, add_gaps, add_rows, exchange, exchange3, fold, prefetch, scale_row
 
 LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
 CACHED = 1 << 18  # bytes of a block of rows that is read twice
+PAIRED = 4  # a row of a tile whose rows are compared has 2^4 lines
+TILES = 2  # such tiles whose float sums are added up: 64 squares in each lane of float32
 HUGE, TINY = 2.0**-72, 2.0**100  # exact rescalings, see `rescue`
 
 
@@ -60,9 +62,28 @@ def add4(total: Any, a: Any, b: Any, c: Any, d: Any, w: Any) -> None:
 
 
 @inner
-def order(tile: Any, steps: Any) -> None:
-    """Run a sorting network on rows of the tile, column by column."""
+def ahead(x: Any, rows: Any, left: int, shift: int, first: int, count: int) -> None:
+    """Have some lines of the tile at `left`, with 2^shift lines a row, brought to the cache."""
+    lanes, row, within = 64 // x.itemsize, first >> shift, first & ((1 << shift) - 1)
+    if row < rows.size:
+        place = rows[row] * x.shape[1] + left + within * lanes
+        for _ in range(count):
+            prefetch(x, place)
+            within += 1
+            place += lanes
+            if within >> shift:
+                row, within = row + 1, 0
+                if row == rows.size:
+                    return
+                place = rows[row] * x.shape[1] + left
+
+
+@inner
+def order(tile: Any, steps: Any, x: Any, rows: Any, upcoming: int, shift: int) -> None:
+    """Run a sorting network on rows, column by column, while the next tile is fetched."""
+    share = -(-(rows.size << shift) // max(steps.shape[0], 1))
     for k in range(steps.shape[0]):
+        ahead(x, rows, upcoming, shift, k * share, share)
         a, b, c, d = steps[k, 0], steps[k, 1], steps[k, 2], steps[k, 3]
         if c < 0:
             exchange(tile, a, b)
@@ -95,26 +116,6 @@ def gap(a: Any, b: Any, before: Any, after: Any) -> Any:
 
 
 @inner
-def gaps(a: Any, b: Any, p: Any, q: Any, r: Any, s: Any, of_a: Any, of_b: Any) -> None:
-    """Squared distances of two rows to four: eight sums share six loads."""
-    ap = aq = ar = az = bp = bq = br = bz = of_a.dtype.type(0.0)
-    for c in range(a.size):
-        u, v = a[c], b[c]
-        e, f, g, h = u - p[c], u - q[c], u - r[c], u - s[c]
-        ap += e * e
-        aq += f * f
-        ar += g * g
-        az += h * h
-        e, f, g, h = v - p[c], v - q[c], v - r[c], v - s[c]
-        bp += e * e
-        bq += f * f
-        br += g * g
-        bz += h * h
-    of_a[0], of_a[1], of_a[2], of_a[3] = ap, aq, ar, az
-    of_b[0], of_b[1], of_b[2], of_b[3] = bp, bq, br, bz
-
-
-@inner
 def rescue(a: Any, b: Any, value: Any, safe: Any) -> float:
     """Redo a sum of squares that left the safe range, scaled by a power of two (exact).
 
@@ -130,55 +131,76 @@ def rescue(a: Any, b: Any, value: Any, safe: Any) -> float:
 
 
 @inner
-def safely(values: Any, safe: Any) -> bool:
-    """Whether no sum of squares left the range where float arithmetic is trusted."""
-    outside = 0
-    for k in range(values.size):
-        outside += not (safe[0] <= values[k] <= safe[1])
-    return outside == 0
+def add_pairs(tile: Any, sums: Any, x: Any, rows: Any, upcoming: int, share: int) -> None:
+    """Add to sums, eight pairs of rows at a time, while the next tile is fetched."""
+    width, k = tile.shape[1], 0
+    for i in range(0, rows.size, 2):
+        for j in range(i + 1, rows.size, 4):
+            ahead(x, rows, upcoming, PAIRED, k * share, share)
+            add_gaps(tile, i * width, j * width, sums, k * 8 * (HALF // x.itemsize))
+            k += 1
 
 
 @inner
-def all_pairs(tile: Any, sums: Any) -> None:
-    """sums[i, j] = ‖tile_i − tile_j‖² for i < j; the last four rows of the tile are padding."""
-    one, m = tile.dtype.type(1.0), tile.shape[0] - 4
+def slots(m: int) -> Any:
+    """The two rows of each sum of `add_pairs`, (k, 2); both -1 where they are no pair."""
+    count = 0
     for i in range(0, m, 2):
-        a, b = tile[i], tile[i + 1]
-        sums[i, i + 1] = gap(a, b, one, one)
-        for j in range(i + 2, m, 4):
-            p, q, r, s = tile[j], tile[j + 1], tile[j + 2], tile[j + 3]
-            gaps(a, b, p, q, r, s, sums[i, j : j + 4], sums[i + 1, j : j + 4])
+        count += 8 * ((m - i + 2) // 4)
+    found, k = np.full((count, 2), -1), 0
+    for i in range(0, m, 2):
+        for j in range(i + 1, m, 4):
+            for a in range(i, i + 2):
+                for b in range(j, j + 4):
+                    if a < b < m:
+                        found[k, 0], found[k, 1] = a, b
+                    k += 1
+    return found
 
 
 @inner
-def collect(tile: Any, sums: Any, safe: Any, bad: Any, out: Any) -> None:
-    """out += sums above the diagonal, in float64; what is not safe is computed again."""
-    for i in range(bad.size - 1):
-        row, total = sums[i, i + 1 : bad.size], out[i, i + 1 :]
-        if safely(row, safe):
-            for k in range(row.size):
-                total[k] += np.float64(row[k])
-        elif not bad[i]:
-            for k in range(row.size):
-                total[k] += rescue(tile[i], tile[i + 1 + k], row[k], safe)
-
-
-@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=T[:]", "float64[:,:]", "bool[:]")
-def pairs(
-    x: Any, rows: Any, start: int, stop: int, shift: int, safe: Any, out: Any, bad: Any
+def collect(
+    x: Any, rows: Any, left: int, right: int, totals: Any, of: Any, limits: Any, out: Any
 ) -> None:
-    """out[i, j] += ‖x_i − x_j‖² over the columns, i < j; `safe` bounds a tile's float sums."""
-    width = (64 << shift) // x.itemsize
-    tile = np.zeros((rows.size + 4, width), dtype=x.dtype)
-    sums = np.zeros((rows.size + 1, rows.size + 4), dtype=x.dtype)
-    ones = np.ones(rows.size, dtype=x.dtype)
-    for left in range(start, stop, width):
-        right = min(left + width, stop)
-        if right - left < width:
-            tile[:] = 0.0
-        fill(x, rows, left, right, ones, tile, bad)
-        all_pairs(tile, sums)
-        collect(tile, sums, safe, bad, out)
+    """out += totals, in float64; a pair whose total is not within its limits is done again."""
+    low, high, outside = limits[0], limits[1], 0
+    for k in range(totals.size):
+        outside += not (low[k] <= totals[k] <= high[k])
+    if outside == 0:
+        for k in range(totals.size):
+            out[k] += np.float64(totals[k])
+        return
+    for k in range(totals.size):
+        if of[k, 0] >= 0:
+            u, v = x[rows[of[k, 0]], left:right], x[rows[of[k, 1]], left:right]
+            out[k] += rescue(u, v, totals[k], limits[:, k])
+
+
+@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=T[:]", "float64[:,:]", "bool[:]")
+def pairs(x: Any, rows: Any, start: int, stop: int, safe: Any, out: Any, bad: Any) -> None:
+    """out[i, j] += ‖x_i − x_j‖² over the columns, i < j; `safe` bounds the float sums of a few."""
+    width, of = (64 << PAIRED) // x.itemsize, slots(rows.size)
+    limits = np.empty((2, of.shape[0]), dtype=x.dtype)
+    for k in range(of.shape[0]):
+        limits[0, k] = safe[0] if of[k, 0] >= 0 else -np.inf
+        limits[1, k] = safe[1] if of[k, 0] >= 0 else np.inf
+    tile, ones = np.zeros((rows.size + 4, width), dtype=x.dtype), np.ones(rows.size, dtype=x.dtype)
+    sums = np.zeros(of.shape[0] * (HALF // x.itemsize), dtype=x.dtype)
+    totals, result = np.empty(of.shape[0], dtype=x.dtype), np.zeros(of.shape[0])
+    share = -(-(rows.size << PAIRED) // max(of.shape[0] // 8, 1))
+    for left in range(start, stop, TILES * width):
+        right = min(left + TILES * width, stop)
+        for first in range(left, right, width):
+            last = min(first + width, stop)
+            if last - first < width:
+                tile[:] = 0.0
+            fill(x, rows, first, last, ones, tile, bad)
+            add_pairs(tile, sums, x, rows, min(last, max(stop - width, 0)), share)
+        fold(sums, totals)
+        collect(x, rows, left, right, totals, of, limits, result)
+    for k in range(result.size):
+        if of[k, 0] >= 0:
+            out[of[k, 0], of[k, 1]] += result[k]
 
 
 @inner
@@ -342,7 +364,7 @@ def band(
         right = min(left + width, stop)
         fill(x, rows, left, right, scale, whole, bad)
         mix(whole, rows.size, ends, parts, factor)
-        order(whole, wires)
+        order(whole, wires, x, rows, min(right, max(stop - width, 0)), shift)
         if near:
             nearest(tile, n, near, center)
         average(tile, low, high, total, out[left - start : right - start])

@@ -29,12 +29,11 @@ def distances(
 ) -> tuple[NDArray[np.float64], Mask]:
     """Squared distances added to `initial`, block after block."""
     kernel, safe = compiled.pairs.prepare(x.work), SAFE[x.work.name]
-    shift = min(_shift(rows.size, 1 << 16), 5)  # float32 chains of 512 at most
 
     def task(start: int, stop: int) -> tuple[Array, Mask]:
         total, bad = np.zeros((rows.size, rows.size)), np.zeros(rows.size, dtype=bool)
         for piece, _ in x.pieces(rows, start, stop):
-            kernel(*piece, shift, safe, total, bad)
+            kernel(*piece, safe, total, bad)
         return total[None], bad
 
     upper, bad = _sum(_watched(task, x, GRID, progress), np.triu(initial, 1))

@@ -19,6 +19,7 @@ cgutils: Any = untyped
 boolean, void = (getattr(numba.types, name) for name in ("boolean", "void"))
 
 LINE = 64  # bytes of a vector: a cache line
+HALF = 32  # bytes of a vector where many are held in registers
 BLOCK = 4 * LINE  # bytes that a sum holds in registers
 
 
@@ -30,10 +31,12 @@ def generated(function: Callable[..., Any]) -> Any:
 class Tile:
     """A matrix of numbers, as the code generator sees it."""
 
-    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+    def __init__(
+        self, context: Any, builder: Any, kind: Any, value: Any, vector: int = LINE
+    ) -> None:
         self.builder = builder
         self.size = kind.dtype.bitwidth // 8
-        self.lanes = LINE // self.size
+        self.lanes = vector // self.size
         self.vector = ir.VectorType(context.get_data_type(kind.dtype), self.lanes)
         array = context.make_array(kind)(context, builder, value)
         self.data = array.data
@@ -108,6 +111,85 @@ def exchange3(_: Any, t: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
                 tile.store(value, row, column)
 
     return void(t, a, b, c, d), generate
+
+
+@generated
+def add_gaps(_: Any, t: Any, a: Any, p: Any, s: Any, place: Any) -> Any:
+    """Add (u − v)² for the two rows u from a on and the four rows v from p on, lane by lane.
+
+    The sums are eight vectors from a place on: (a, p), (a, p+1) … (a+1, p+3).
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        tile, sums = (Tile(context, builder, signature.args[k], values[k], HALF) for k in (0, 3))
+        a, p, place = values[1], values[2], values[4]
+        two = [a, builder.add(a, tile.columns)]
+        four = [builder.add(p, builder.mul(tile.columns, p.type(k))) for k in range(4)]
+        places = [builder.add(place, p.type(k * tile.lanes)) for k in range(8)]
+        totals = [cgutils.alloca_once_value(builder, sums.load(where)) for where in places]
+        with tile.starts(HALF) as (column, _):
+            left = [tile.load(row, column) for row in two]
+            for k, row in enumerate(four):
+                right = tile.load(row, column)
+                for u, total in zip(left, (totals[k], totals[k + 4]), strict=True):
+                    gap = builder.fsub(u, right)
+                    square = builder.fmul(gap, gap, flags=("contract",))
+                    value = builder.fadd(builder.load(total), square, flags=("contract",))
+                    builder.store(value, total)
+        for where, total in zip(places, totals, strict=True):
+            sums.store(builder.load(total), where)
+
+    return void(t, a, p, s, place), generate
+
+
+@generated
+def fold(_: Any, s: Any, totals: Any) -> Any:
+    """totals[k] = the sum of the lanes of the k-th vector of sums, which is then set to zero.
+
+    Eight at a time: neighbors are added until as many numbers as vectors are left.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        sums, out = (Tile(context, builder, signature.args[k], values[k], HALF) for k in (0, 1))
+        number, lanes = ir.IntType(32), sums.lanes
+        evens, odds = (
+            ir.Constant(
+                ir.VectorType(number, lanes), [number(k + o) for k in range(0, 2 * lanes, 2)]
+            )
+            for o in (0, 1)
+        )
+        with out.starts(8 * out.size) as (first, _):
+            begin = builder.mul(first, first.type(lanes))
+            places = [builder.add(begin, first.type(k * lanes)) for k in range(8)]
+            left = [sums.load(place) for place in places]
+            while len(left) * lanes > 8:
+                pairs = zip(left[::2], left[1::2], strict=True)
+                left = [
+                    builder.fadd(*(builder.shuffle_vector(a, b, which) for which in (evens, odds)))
+                    for a, b in pairs
+                ]
+            for k, value in enumerate(left):
+                out.store(value, first, first.type(k * lanes))
+            for place in places:
+                sums.store(ir.Constant(sums.vector, None), place)
+
+    return void(s, totals), generate
+
+
+@generated
+def prefetch(_: Any, x: Any, place: Any) -> Any:
+    """Have the line at a place of a matrix brought to the cache; nothing waits for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        data = context.make_array(signature.args[0])(context, builder, values[0]).data
+        number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        function = ir.FunctionType(ir.VoidType(), (byte, number, number, number))
+        name = "llvm.prefetch.p0i8"
+        target = builder.module.globals.get(name) or ir.Function(builder.module, function, name)
+        address = builder.bitcast(builder.gep(data, [values[1]]), byte)
+        builder.call(target, (address, number(0), number(3), number(1)))  # to read, nearest, data
+
+    return void(x, place), generate
 
 
 @generated
