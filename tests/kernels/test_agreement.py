@@ -159,6 +159,34 @@ def test_rows_scale_and_ragged_lists(backend: Any) -> None:
     close(value, x[mask].astype(float).sum(0))
 
 
+COLUMNS = np.arange(70_000)
+ODD = {
+    "far from zero": lambda x: 1e4 + 1e-3 * x,
+    "tiny": lambda x: 1e-30 * x,
+    "huge": lambda x: 1e30 * x,
+    "dead columns": lambda x: x * (COLUMNS % 3 > 0),
+    "one row far off": lambda x: x + 1e5 * (np.arange(len(x)) == 0)[:, None],
+    "all scales": lambda x: x * 10.0 ** (COLUMNS // 1000 - 40),
+}
+
+
+@everywhere
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("n", [2, 12, 301])
+def test_deviations_of_odd_columns(
+    n: int, name: str, backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = ODD[name](normal(n, COLUMNS.size, np.float64)).astype(np.float32)
+    found = []
+    for threads in "1", "2", "3":
+        monkeypatch.setenv("FEDRO_THREADS", threads)
+        found.append(kernels.moments(x, backend=backend).std)
+    expected = reference.moments(x)[1]
+    tiny = float(np.finfo(np.float32).tiny)
+    np.testing.assert_allclose(reference.wide(found[0]), expected, rtol=1e-5, atol=tiny)
+    assert all((std == found[0]).all() for std in found)
+
+
 @everywhere
 @pytest.mark.parametrize("n", [1, 3, 26])
 def test_the_mean_is_a_combination_to_the_last_bit(n: int, backend: Any) -> None:

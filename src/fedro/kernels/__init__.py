@@ -115,7 +115,8 @@ def moments(
 ) -> Moments:
     """Mean x̄ (d,) and standard deviation √(1/n Σ(x_i − x̄)²) (d,) of the picked rows.
 
-    Computed from differences, in float64. Where a row is not finite, neither are these.
+    Computed from differences: the mean in float64, the deviation to a few units in the last place.
+    Where a row is not finite, neither are these.
     """
     x = matrix(updates)
     return Moments(*_backend(x, backend).moments(x, _rows(x, rows), progress))

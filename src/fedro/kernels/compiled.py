@@ -16,6 +16,7 @@ from .vectors import HALF, add_gaps, add_rows, exchange, exchange3, fold, prefet
 
 LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
 CACHED = 1 << 18  # bytes of a block of rows that is read twice
+CHUNK = 1024  # columns of such a block that are computed anew together
 PAIRED = 4  # a row of a tile whose rows are compared has 2^4 lines
 TILES = 2  # such tiles whose float sums are added up: 64 squares in each lane of float32
 HUGE, TINY = 2.0**-72, 2.0**100  # exact rescalings, see `rescue`
@@ -240,6 +241,20 @@ def add_squares4(total: Any, center: Any, a: Any, b: Any, c: Any, d: Any, w: Any
 
 
 @inner
+def add_powers4(
+    first: Any, second: Any, center: Any, a: Any, b: Any, c: Any, d: Any, w: Any
+) -> None:
+    """Add w0·p + … + w3·s to first and w0·p² + … to second, where p is a − center, and so on."""
+    number = center.dtype.type
+    w0, w1, w2, w3 = number(w[0]), number(w[1]), number(w[2]), number(w[3])
+    for k in range(first.size):
+        m = center[k]
+        p, q, r, s = a[k] - m, b[k] - m, c[k] - m, d[k] - m
+        first[k] += (w0 * p + w1 * q) + (w2 * r + w3 * s)
+        second[k] += (w0 * (p * p) + w1 * (q * q)) + (w2 * (r * r) + w3 * (s * s))
+
+
+@inner
 def spread(x: Any, rows: Any, left: int, right: int, weights: Any, center: Any, out: Any) -> None:
     """out = √(Σ w_i·(x_i − center)²) over the columns left..right-1, in float64."""
     total, s = np.zeros(right - left), slice(left, right)
@@ -250,6 +265,24 @@ def spread(x: Any, rows: Any, left: int, right: int, weights: Any, center: Any, 
         out[k] = np.sqrt(total[k])
 
 
+@inner
+def quick_spread(
+    x: Any, rows: Any, left: int, right: int, weights: Any, center: Any, powers: Any, out: Any
+) -> bool:
+    """The same in the type of x, around a rounded center; whether all squares were in range."""
+    first, second = powers[0, : right - left], powers[1, : right - left]
+    first[:], second[:] = 0.0, 0.0
+    zero, low, high = x.dtype.type(0.0), x.dtype.type(1 / TINY), x.dtype.type(TINY)
+    s, outside = slice(left, right), 0
+    for i in range(0, rows.size, 4):
+        a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
+        add_powers4(first, second, center, a[s], b[s], c[s], d[s], weights[i : i + 4])
+    for k in range(out.size):
+        outside += not (low <= second[k] <= high)
+        out[k] = np.sqrt(max(second[k] - first[k] * first[k], zero))  # first: the center's rounding
+    return outside == 0
+
+
 @kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "T[:]", "bool[:]")
 def combine(
     x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, around: Any, bad: Any
@@ -258,7 +291,8 @@ def combine(
 
     around = √(Σ w_i·(x_i − out)²), unless it is empty: a second look at rows still in the cache.
     """
-    width = max(CACHED // (x.itemsize * rows.size) // 256, 1) * 256 if around.size else LONG
+    width = max(CACHED // (x.itemsize * rows.size) // CHUNK, 1) * CHUNK if around.size else LONG
+    powers = np.empty((2, CHUNK), dtype=x.dtype)
     for left in range(start, stop, width):
         right = min(left + width, stop)
         total = np.zeros(right - left)
@@ -271,7 +305,11 @@ def combine(
                 bad[i] |= holds_bad(x[rows[i], left:right])
         load(total, 1.0, out[left - start : right - start])
         if around.size:
-            spread(x, rows, left, right, weights, total, around[left - start : right - start])
+            for first in range(left, right, CHUNK):
+                last = min(first + CHUNK, right)
+                near, part = out[first - start : last - start], around[first - start : last - start]
+                if not quick_spread(x, rows, first, last, weights, near, powers, part):
+                    spread(x, rows, first, last, weights, total[first - left : last - left], part)
 
 
 @inner
