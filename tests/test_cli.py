@@ -120,6 +120,36 @@ def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+OWN_RULE = """
+from fedro.rules import register
+
+@register(cost="nd", source="a test", kappa=lambda n, b: 3.0 * b / (n - 2 * b))
+def trimmed(rows):
+    "A trimmed mean."
+    return rows.band(rows.b, rows.n - rows.b)
+
+@register(cost="nd", source="a test")
+def unproved(rows):
+    "Nobody knows."
+    return rows.band(0, rows.n)
+"""
+
+
+@pytest.mark.slow
+def test_a_plan_for_a_rule_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_rules.py").write_text(OWN_RULE)
+    words = ["plan", "--clients=50", "--byzantine=5", "--rounds=9", "--json"]
+    proved, unproved = (
+        fedro(*words, f"--rule=my_rules:{name}", cwd=tmp_path) for name in ("trimmed", "unproved")
+    )
+    plan = json.loads(proved.stdout)
+    n, b = plan["sampled"], plan["tolerated"]
+    assert plan["kappa"] == pytest.approx(3 * b / (n - 2 * b))
+    assert plan["rule"] == "trimmed"
+    assert unproved.returncode == 2
+    assert "has no proved κ: plan with another rule's" in " ".join(unproved.stderr.split())
+
+
 def test_rules_are_listed() -> None:
     assert "nnm |" in fedro("rules").stdout
     assert fedro("rules", "--markdown").stdout.startswith("| name | what it does |")

@@ -1,6 +1,7 @@
 """``fedro plan``: how many clients to sample, how many bad ones to tolerate."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,7 +62,7 @@ def plan_command(
         confidence=parse_share("confidence", confidence),
         sampled=sampled,
         bound=bound,
-        rule=rule,
+        rule=_rule(rule),
         max_kappa=max_kappa,
         max_fraction=None if max_fraction is None else parse_share("max_fraction", max_fraction),
         dropout=parse_share("dropout", dropout),
@@ -84,6 +85,16 @@ def plan_command(
             print(f"Drawn to {plot}")
         if html is not None:
             print(f"Written to {html}; open it in a browser")
+
+
+def _rule(text: str) -> Any:
+    """A rule of your own, my_module:name, must be imported; of the others the name is enough."""
+    if ":" not in text:
+        return text
+    from fedro.rules import parse_rule
+
+    sys.path.insert(0, "")  # your own rules are found from where you are
+    return parse_rule(text)
 
 
 def show_plan(plan: "Plan") -> None:
