@@ -18,11 +18,12 @@ test: $(VENV)/.peers tools
 check: lint $(VENV)/.peers tools
 	$(PYTEST) -m "not slow" -x
 
-# Which lines of the package the tests run, in all the processes they start.
+# Which lines of the package the tests run, in all the processes they start. Left out: a federation, which is too
+# slow when it is traced, and a full disk, on which the tracer cannot write either.
 coverage: $(VENV)/.peers tools
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST)
-	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage run $(PYTEST) --ignore tests/flower/test_deployment.py --deselect tests/test_run.py::test_a_full_disk_is_said_and_the_run_can_go_on
+	-$(BIN)/coverage combine --quiet 2> /dev/null # a process that was killed leaves half a file
 	$(BIN)/coverage report --skip-covered --show-missing --precision 1 --fail-under 95
 
 # Hours of trouble: kills, hostile numbers and files, errors put in on purpose.

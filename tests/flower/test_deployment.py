@@ -205,7 +205,7 @@ def story(federation):
     """One run: a killed node, a killed server, then nodes that fail in other ways."""
     began = time.monotonic()
     first = federation.submit(timeout=600.0)
-    until("the first round", 180, lambda: federation.trained(KILLED) == 1)
+    until("the first round", 400, lambda: federation.trained(KILLED) == 1)
     os.killpg(federation.pid(f"node-{KILLED}"), signal.SIGKILL)
     pushed = "[Fleet.PushMessages]"
     until("four replies", 400, lambda: federation.log("superlink").count(pushed) >= 4)
@@ -215,7 +215,7 @@ def story(federation):
         until("the end of the first round", 300, checkpoint.exists)
         until("all strangers", 200, lambda: all(map(refused, map(federation.log, STRANGERS))))
         online = json.loads(federation.command("flwr", "supernode", "list", "--format", "json"))
-    until("the second round", 180, lambda: federation.trained(0) == 2)
+    until("the second round", 400, lambda: federation.trained(0) == 2)
     server = int((federation.run_folder / "lock").read_text())
     os.kill(server, signal.SIGKILL)
     done = len(read(federation.run_folder).rounds)

@@ -27,7 +27,7 @@ local_steps = 3
 evaluate_every = 2
 """
 MODEL = """
-import os, signal, time
+import contextlib, os, signal, time
 from torch import nn
 
 class Net(nn.Module):
@@ -38,17 +38,21 @@ class Net(nn.Module):
         )
 
     def forward(self, x):
-        order = os.environ.get("ORDER", "")
-        if os.path.exists(order) and "OMP_NUM_THREADS" in os.environ:  # in another process
-            with open(order) as file:
-                word = file.read()
-            if word == "die":
-                os.unlink(order)
-                os.kill(os.getpid(), signal.SIGKILL)
-            if word == "hang":
-                time.sleep(3600)
-            raise ZeroDivisionError("the model's own error")
+        with contextlib.suppress(FileNotFoundError):  # there is none, or another took it
+            if "OMP_NUM_THREADS" in os.environ:  # in another process
+                self.obey(os.environ.get("ORDER", ""))
         return self.layers(x.flatten(1))
+
+    def obey(self, order):
+        with open(order) as file:
+            word = file.read()
+        if word == "die":
+            os.unlink(order)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if word == "hang":
+            time.sleep(3600)
+        if word == "fail":
+            raise ZeroDivisionError("the model's own error")
 """
 
 
