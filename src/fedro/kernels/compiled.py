@@ -161,9 +161,12 @@ def slots(m: int) -> Any:
 
 @inner
 def collect(
-    x: Any, rows: Any, left: int, right: int, totals: Any, of: Any, limits: Any, out: Any
+    x: Any, rows: Any, start: int, stop: int, totals: Any, of: Any, limits: Any, bad: Any, out: Any
 ) -> None:
-    """out += totals, in float64; a pair whose total is not within its limits is done again."""
+    """out += totals, in float64; a pair whose total is not within its limits is done again.
+
+    Not so with bad rows: their distances count for nothing, and must not cost the server time.
+    """
     low, high, outside = limits[0], limits[1], 0
     for k in range(totals.size):
         outside += not (low[k] <= totals[k] <= high[k])
@@ -172,8 +175,9 @@ def collect(
             out[k] += np.float64(totals[k])
         return
     for k in range(totals.size):
-        if of[k, 0] >= 0:
-            u, v = x[rows[of[k, 0]], left:right], x[rows[of[k, 1]], left:right]
+        a, b = of[k, 0], of[k, 1]
+        if a >= 0 and not (bad[a] or bad[b]):
+            u, v = x[rows[a], start:stop], x[rows[b], start:stop]
             out[k] += rescue(u, v, totals[k], limits[:, k])
 
 
@@ -198,7 +202,7 @@ def pairs(x: Any, rows: Any, start: int, stop: int, safe: Any, out: Any, bad: An
             fill(x, rows, first, last, ones, tile, bad)
             add_pairs(tile, sums, x, rows, min(last, max(stop - width, 0)), share)
         fold(sums, totals)
-        collect(x, rows, left, right, totals, of, limits, result)
+        collect(x, rows, left, right, totals, of, limits, bad, result)
     for k in range(result.size):
         if of[k, 0] >= 0:
             out[of[k, 0], of[k, 1]] += result[k]
