@@ -383,7 +383,7 @@ X = np.random.default_rng(1).standard_normal((7, 5))
         (lambda: parse_rule("geometric_median(tolerance=0.5)", b=1)(X), "at most 0.001"),
         (lambda: rules.clip(limit=math.inf), "must be finite"),
         (lambda: parse_rule("krum(original=True, original=False)", b=1), "cannot read"),
-        (lambda: parse_rule("multi_krum(original=True)", b=1)(X[:3]), "n ≥ 2b+3"),
+        (lambda: parse_rule("multi_krum(original=True)", b=1)(X[:4]), "n ≥ 2b+3"),
         (lambda: Rule(()), "at least one stage"),
         (lambda: parse_rule("mean", b=1)(X, weights=[1, 1, 1, 1, 1, 1, 9]), "less than half"),
         (lambda: parse_rule("median", b=1)(X[0]), "shape (5,)"),

@@ -154,6 +154,7 @@ def test_rows_scale_and_ragged_lists(backend: Any) -> None:
     np.testing.assert_allclose(value, reference.distances(x[rows]), rtol=1e-6)
     found = kernels.moments(x, rows=rows, backend=backend)
     close(np.stack(found[:2]), reference.moments(x[rows]))
+    np.testing.assert_allclose(found[2:4], reference.about_moments(x[rows]), rtol=1e-5)
     mask = np.isin(np.arange(26), rows)
     value = kernels.combine(x, np.ones(7), rows=mask, backend=backend).value
     close(value, x[mask].astype(float).sum(0))
@@ -180,11 +181,15 @@ def test_deviations_of_odd_columns(
     found = []
     for threads in "1", "2", "3":
         monkeypatch.setenv("FEDRO_THREADS", threads)
-        found.append(kernels.moments(x, backend=backend).std)
+        found.append(kernels.moments(x, backend=backend))
     expected = reference.moments(x)[1]
     tiny = float(np.finfo(np.float32).tiny)
-    np.testing.assert_allclose(reference.wide(found[0]), expected, rtol=1e-5, atol=tiny)
-    assert all((std == found[0]).all() for std in found)
+    np.testing.assert_allclose(reference.wide(found[0].std), expected, rtol=1e-5, atol=tiny)
+    gaps, along = reference.about_moments(x)
+    np.testing.assert_allclose(found[0].gaps, gaps, rtol=1e-9)
+    np.testing.assert_allclose(found[0].along, along, rtol=1e-5, atol=1e-6 * gaps.max())
+    for other in found[1:]:
+        assert all((a == b).all() for a, b in zip(other, found[0], strict=True))
 
 
 @everywhere

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 600.0
+TIMEOUT = 300.0  # seconds for some tests
 
 
 class Mutant(NamedTuple):
@@ -54,7 +54,7 @@ MUTANTS = [
     *rules(
         "selection",
         ("ordered[:, : n - b].sum", "ordered[:, : n - b - 1].sum"),
-        ("ordered[:, 1 : n - b - 1].sum", "ordered[:, : n - b - 1].sum"),
+        ("ordered[:, 1 : n - b - 1].sum", "ordered[:, 1 : n - b].sum"),
         ("one(int(np.argmin(krum_scores", "one(int(np.argmax(krum_scores"),
         ("if n < 2 * b + 3", "if n < 2 * b + 2"),
         ("most = rows.n - rows.b - 2 if original", "most = rows.n - rows.b - 1 if original"),
@@ -132,7 +132,7 @@ NO_TESTS = 5  # what pytest answers if none was chosen
 
 
 def survives(mutant: Mutant, package: Path) -> bool:
-    """Whether all its tests pass, though the code is wrong.
+    """Whether all its tests pass, though the code is wrong; without an end is not passed.
 
     First those that name the function, then the fast ones, then all.
     """
@@ -145,6 +145,8 @@ def survives(mutant: Mutant, package: Path) -> bool:
     try:
         steps = ([*FAST, "-k", *name] if name else FAST, FAST, [])
         return all(run_tests(mutant.tests, package, step) in (0, NO_TESTS) for step in steps)
+    except subprocess.TimeoutExpired:
+        return False
     finally:
         file.write_text(original)
 

@@ -24,7 +24,7 @@ def mean(updates: Tensor, rows: Rows) -> tuple[Tensor, Rows]:
 
 def length(vector: Tensor) -> float:
     """‖v‖, the same bits for any number of threads."""
-    return math.sqrt(kernels.facts(vector[None, :]).squared[0])
+    return math.sqrt(dot(vector, vector))
 
 
 def dot(a: Tensor, b: Tensor) -> float:
@@ -32,19 +32,21 @@ def dot(a: Tensor, b: Tensor) -> float:
     return float(kernels.facts(a[None, :], b).dots[0])
 
 
-def moments(updates: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Rows]:
+def moments(updates: Tensor, rows: Rows) -> tuple[kernels.Moments, Rows]:
     """Mean and standard deviation of the rows that are finite, and which; zeros if there is none.
 
     The population's 1/n, as in the paper of ALIE; ByzFL says so too, but computes 1/(n−1).
     """
     while rows.size:
-        value, std, finite = kernels.moments(updates, rows=rows)
-        if finite.all():
-            return value, std, rows
-        rows = rows[finite]
-    return torch.zeros_like(updates[0]), torch.zeros_like(updates[0]), rows
+        found = kernels.moments(updates, rows=rows)
+        if found.finite.all():
+            return found, rows
+        rows = rows[found.finite]
+    zeros, none = torch.zeros_like(updates[0]), np.zeros(0)
+    return kernels.Moments(zeros, zeros, none, none, none.astype(bool)), rows
 
 
 def std(updates: Tensor, rows: Rows) -> Tensor:
     """The standard deviation (1/n) of the rows that are finite."""
-    return moments(updates, rows)[1]
+    found: Tensor = moments(updates, rows)[0].std
+    return found

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedro import kernels
 from fedro.attacks import moments
 from fedro.attacks.defense import Defense, Trial, trying
-from fedro.attacks.landscape import Honest, Landscape, gaps_of
+from fedro.attacks.landscape import Honest, Landscape
 from fedro.attacks.search import FINE, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
@@ -43,7 +43,7 @@ def agr_tailored(
     (unit), or the best of the three.
     """
     names: list[Direction] = ["std", "sign", "unit"] if direction == "best" else [direction]
-    mean, std = view.honest_moments
+    std, mean = view.honest_std, view.honest_mean
     return max((strongest(view, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
 
 
@@ -104,13 +104,10 @@ def _trial(trial: Trial, mean: Tensor, direction: Tensor) -> Callable[[float], L
 
 
 def perturbation(name: Direction, mean: Tensor, std: Tensor) -> Tensor:
-    """A direction of these names, away from the mean."""
-    if name == "std":
-        return -std
+    """A vector to take from the mean; its length does not matter."""
     if name == "sign":
-        return -mean.sign()
-    length = moments.length(mean)
-    return -mean / length if length > 0 else -mean
+        return mean.sign()
+    return std if name == "std" else mean
 
 
 @forge(
@@ -128,9 +125,9 @@ def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> T
     if not crowd.length > 0:
         return crowd.mean
     sq = kernels.distances(crowd.seen, rows=crowd.rows).value
-    along, room = crowd.along, sq.max() - gaps_of(sq)
-    roots = (along + np.sqrt(along**2 + crowd.length * room)) / crowd.length
-    return shifted(crowd.mean, crowd.direction, float(roots.min()))
+    along, room = crowd.along, np.maximum(sq.max() - crowd.gaps, 0.0)
+    roots = (np.sqrt(along**2 + crowd.length * room) - along) / crowd.length
+    return crowd.message(float(roots.min()))
 
 
 @forge(
@@ -155,7 +152,7 @@ def min_sum(
         return crowd.mean
     gaps = crowd.gaps
     room = gaps.max() if bound == "max" else gaps.min()  # Σ_i‖g_j − g_i‖² is Σ gaps + h·gap_j
-    return shifted(crowd.mean, crowd.direction, float(np.sqrt(room / crowd.length)))
+    return crowd.message(float(np.sqrt(room / crowd.length)))
 
 
 class Crowd:
@@ -164,22 +161,23 @@ class Crowd:
     def __init__(self, view: View, direction: Direction, own: bool) -> None:
         updates = view.own_updates if own else view.updates
         if own:
-            self.mean, std, self.rows = moments.moments(updates, np.arange(len(view.byzantine)))
+            found, self.rows = moments.moments(updates, np.arange(len(view.byzantine)))
         else:
-            (self.mean, std), self.rows = view.honest_moments, view.finite
-        self.direction = perturbation(direction, self.mean, std)
+            found, self.rows = view.honest_moments, view.finite
+        self.mean: Tensor = found.mean
+        self.direction = perturbation(direction, self.mean, found.std)
         self.seen = updates[:, : view.trained]  # what the rule sees of them
         width = self.seen.shape[1]
-        self._mean, self._v = self.mean[:width], self.direction[:width]
-        self.length = moments.dot(self._v, self._v)  # ‖v‖²
+        if width < view.width:
+            found = moments.moments(self.seen, self.rows)[0]
+        self.gaps: Floats = found.gaps  # ‖g_i − ḡ‖² (h,)
+        if direction == "std":  # ‖v‖² and (g_i − ḡ)·v (h,)
+            self.length, self.along = self.gaps.sum() / max(len(self.rows), 1), found.along
+        else:
+            v = self.direction[:width]
+            dots = kernels.facts(self.seen, v, rows=self.rows).dots
+            self.length, self.along = moments.dot(v, v), dots - dots.mean()
 
-    @property
-    def gaps(self) -> Floats:
-        """‖g_i − ḡ‖² (h,)."""
-        return kernels.facts(self.seen, self._mean, rows=self.rows).gaps
-
-    @property
-    def along(self) -> Floats:
-        """(g_i − ḡ)·v (h,)."""
-        dots = kernels.facts(self.seen, self._v, rows=self.rows).dots
-        return np.asarray(dots - dots.mean())
+    def message(self, gamma: float) -> Tensor:
+        """ḡ − gamma·v."""
+        return shifted(self.mean, self.direction, -gamma)

@@ -287,13 +287,60 @@ def quick_spread(
     return outside == 0
 
 
-@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "T[:]", "bool[:]")
+@inner
+def relate4(a: Any, b: Any, c: Any, d: Any, center: Any, direction: Any, out: Any) -> None:
+    """Add ‖row − center‖² and (row − center)·direction of four rows to out, in float64."""
+    g0 = g1 = g2 = g3 = t0 = t1 = t2 = t3 = 0.0
+    for k in range(center.size):
+        m, r = center[k], np.float64(direction[k])
+        v0, v1 = np.float64(a[k]) - m, np.float64(b[k]) - m
+        v2, v3 = np.float64(c[k]) - m, np.float64(d[k]) - m
+        g0 += v0 * v0
+        g1 += v1 * v1
+        g2 += v2 * v2
+        g3 += v3 * v3
+        t0 += v0 * r
+        t1 += v1 * r
+        t2 += v2 * r
+        t3 += v3 * r
+    out[0, 0] += g0
+    out[1, 0] += g1
+    out[2, 0] += g2
+    out[3, 0] += g3
+    out[0, 1] += t0
+    out[1, 1] += t1
+    out[2, 1] += t2
+    out[3, 1] += t3
+
+
+@inner
+def relate(x: Any, rows: Any, left: int, right: int, center: Any, direction: Any, out: Any) -> None:
+    """out[i] += (‖x_i − center‖², (x_i − center)·direction) over the columns left..right-1."""
+    s = slice(left, right)
+    for i in range(0, rows.size, 4):
+        a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
+        relate4(a[s], b[s], c[s], d[s], center, direction, out[i : i + 4])
+
+
+@kernel(
+    *("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "T[:]", "float64[:,:]"),
+    "bool[:]",
+)
 def combine(
-    x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, around: Any, bad: Any
+    x: Any,
+    rows: Any,
+    start: int,
+    stop: int,
+    weights: Any,
+    out: Any,
+    around: Any,
+    facts: Any,
+    bad: Any,
 ) -> None:
     """out = Σ w_i·x_i in float64; the number of rows is a multiple of four (weight 0 pads).
 
-    around = √(Σ w_i·(x_i − out)²), unless it is empty: a second look at rows still in the cache.
+    Unless it is empty, around = √(Σ w_i·(x_i − out)²), from a second look at rows still in the
+    cache; then facts[i] += (‖x_i − out‖², (x_i − out)·around).
     """
     width = max(CACHED // (x.itemsize * rows.size) // CHUNK, 1) * CHUNK if around.size else LONG
     powers = np.empty((2, CHUNK), dtype=x.dtype)
@@ -314,6 +361,7 @@ def combine(
                 near, part = out[first - start : last - start], around[first - start : last - start]
                 if not quick_spread(x, rows, first, last, weights, near, powers, part):
                     spread(x, rows, first, last, weights, total[first - left : last - left], part)
+                relate(x, rows, first, last, total[first - left : last - left], part, facts)
 
 
 @inner
