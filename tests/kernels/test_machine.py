@@ -31,7 +31,7 @@ def results(x: Any) -> list[np.ndarray]:
         kernels.distances(x, backend="cpu").value,
         *kernels.facts(x, np.ones(x.shape[1]), backend="cpu")[:3],
         kernels.combine(x, np.linspace(0, 1, n), backend="cpu").value,
-        *kernels.moments(x, backend="cpu")[:4],
+        *kernels.moments(x, backend="cpu")[:2],
         kernels.band(x, n // 3, n - n // 3, backend="cpu").value,
         kernels.band(x, n // 3, n - n // 3, mixing=mixing, backend="cpu").value,
         kernels.band(x, nearest=n // 2, backend="cpu").value,

@@ -32,21 +32,19 @@ def dot(a: Tensor, b: Tensor) -> float:
     return float(kernels.facts(a[None, :], b).dots[0])
 
 
-def moments(updates: Tensor, rows: Rows) -> tuple[kernels.Moments, Rows]:
+def moments(updates: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Rows]:
     """Mean and standard deviation of the rows that are finite, and which; zeros if there is none.
 
     The population's 1/n, as in the paper of ALIE; ByzFL says so too, but computes 1/(n−1).
     """
     while rows.size:
-        found = kernels.moments(updates, rows=rows)
-        if found.finite.all():
-            return found, rows
-        rows = rows[found.finite]
-    zeros, none = torch.zeros_like(updates[0]), np.zeros(0)
-    return kernels.Moments(zeros, zeros, none, none, none.astype(bool)), rows
+        value, std, finite = kernels.moments(updates, rows=rows)
+        if finite.all():
+            return value, std, rows
+        rows = rows[finite]
+    return torch.zeros_like(updates[0]), torch.zeros_like(updates[0]), rows
 
 
 def std(updates: Tensor, rows: Rows) -> Tensor:
     """The standard deviation (1/n) of the rows that are finite."""
-    found: Tensor = moments(updates, rows)[0].std
-    return found
+    return moments(updates, rows)[1]

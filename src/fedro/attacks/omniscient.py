@@ -47,7 +47,7 @@ def alie(view: View, *, z: float | None = None, sign: Literal[1, -1] = 1) -> Ten
     Without z, the largest at which the message still hides among the honest ones (`hiding_z`).
     """
     z = hiding_z(view.sampled, len(view.byzantine)) if z is None else z
-    std, mean = view.honest_std, view.honest_mean  # in this order: one pass for both
+    mean, std = view.honest_moments
     return torch.add(mean, std, alpha=sign * z)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedro import kernels
 from fedro.attacks import moments
 from fedro.attacks.defense import Defense, Trial, trying
-from fedro.attacks.landscape import Honest, Landscape
+from fedro.attacks.landscape import Honest, Landscape, gaps_of
 from fedro.attacks.search import FINE, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
@@ -43,7 +43,7 @@ def agr_tailored(
     (unit), or the best of the three.
     """
     names: list[Direction] = ["std", "sign", "unit"] if direction == "best" else [direction]
-    std, mean = view.honest_std, view.honest_mean
+    mean, std = view.honest_moments
     return max((strongest(view, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
 
 
@@ -125,7 +125,7 @@ def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> T
     if not crowd.length > 0:
         return crowd.mean
     sq = kernels.distances(crowd.seen, rows=crowd.rows).value
-    along, room = crowd.along, np.maximum(sq.max() - crowd.gaps, 0.0)
+    along, room = crowd.along, sq.max() - gaps_of(sq)
     roots = (np.sqrt(along**2 + crowd.length * room) - along) / crowd.length
     return crowd.message(float(roots.min()))
 
@@ -161,22 +161,25 @@ class Crowd:
     def __init__(self, view: View, direction: Direction, own: bool) -> None:
         updates = view.own_updates if own else view.updates
         if own:
-            found, self.rows = moments.moments(updates, np.arange(len(view.byzantine)))
+            self.mean, std, self.rows = moments.moments(updates, np.arange(len(view.byzantine)))
         else:
-            found, self.rows = view.honest_moments, view.finite
-        self.mean: Tensor = found.mean
-        self.direction = perturbation(direction, self.mean, found.std)
+            (self.mean, std), self.rows = view.honest_moments, view.finite
+        self.direction = perturbation(direction, self.mean, std)
         self.seen = updates[:, : view.trained]  # what the rule sees of them
         width = self.seen.shape[1]
-        if width < view.width:
-            found = moments.moments(self.seen, self.rows)[0]
-        self.gaps: Floats = found.gaps  # ‖g_i − ḡ‖² (h,)
-        if direction == "std":  # ‖v‖² and (g_i − ḡ)·v (h,)
-            self.length, self.along = self.gaps.sum() / max(len(self.rows), 1), found.along
-        else:
-            v = self.direction[:width]
-            dots = kernels.facts(self.seen, v, rows=self.rows).dots
-            self.length, self.along = moments.dot(v, v), dots - dots.mean()
+        self._mean, self._v = self.mean[:width], self.direction[:width]
+        self.length = moments.dot(self._v, self._v)  # ‖v‖²
+
+    @property
+    def gaps(self) -> Floats:
+        """‖g_i − ḡ‖² (h,)."""
+        return kernels.facts(self.seen, self._mean, rows=self.rows).gaps
+
+    @property
+    def along(self) -> Floats:
+        """(g_i − ḡ)·v (h,)."""
+        dots = kernels.facts(self.seen, self._v, rows=self.rows).dots
+        return np.asarray(dots - dots.mean())
 
     def message(self, gamma: float) -> Tensor:
         """ḡ − gamma·v."""

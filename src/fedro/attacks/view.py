@@ -108,19 +108,18 @@ class View:
         return self._honest[0]
 
     @cached_property
-    def honest_moments(self) -> kernels.Moments:
-        """Mean and standard deviation of the honest messages, and where these lie, in one pass."""
+    def honest_moments(self) -> tuple[Tensor, Tensor]:
+        """(width,) each: mean and standard deviation of the honest messages, in one pass."""
         known = vars(self).get("_honest")
         rows = np.asarray(self.honest, dtype=np.int64) if known is None else known[1]
-        found, finite = moments.moments(self.updates, rows)
-        vars(self)["_honest"] = found.mean, finite  # the same bits, without a pass of its own
-        return found
+        mean, std, finite = moments.moments(self.updates, rows)
+        vars(self)["_honest"] = mean, finite  # no pass of its own
+        return mean, std
 
     @property
     def honest_std(self) -> Tensor:
         """(width,) the standard deviation (1/n) of the honest messages."""
-        std: Tensor = self.honest_moments.std
-        return std
+        return self.honest_moments[1]
 
     def own(self, number: int) -> Tensor:
         """(width,) what a bad client would have sent, had it been honest; counted from 0."""

@@ -3,7 +3,7 @@
     value, finite = distances(updates)                  # (n, n) squared distances, float64
     norms = facts(updates, reference).squared           # also dots, gaps, finite
     value, finite = combine(updates, weights)           # (d,) weighted sum of rows
-    mean, std = moments(updates)[:2]                    # (d,) each, of the columns
+    mean, std, finite = moments(updates)                # (d,) each, of the columns
     value, finite = band(updates, b, n - b)             # (d,) trimmed mean
     sample = columns(updates, index)                    # (n, k), float64
 
@@ -115,13 +115,11 @@ def moments(
 ) -> Moments:
     """Mean x̄ (d,) and standard deviation √(1/n Σ(x_i − x̄)²) (d,) of the picked rows.
 
-    Computed from differences: the mean in float64, the deviation to a few units in the last place;
-    in float64 also, for each row, ‖x_i − x̄‖² and its product with the deviation. Where a row is
-    not finite, neither are these.
+    Computed from differences: the deviation to a few units in its last place, the mean to one in
+    that of the largest number. Where a row is not finite, neither are these.
     """
     x = matrix(updates)
-    mean, std, facts, finite = _backend(x, backend).moments(x, _rows(x, rows), progress)
-    return Moments(mean, std, facts[:, 0], facts[:, 1], finite)
+    return Moments(*_backend(x, backend).moments(x, _rows(x, rows), progress))
 
 
 def band(

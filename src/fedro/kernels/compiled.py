@@ -1,8 +1,6 @@
 """The four compiled kernels: columns start..stop-1 of x, a cache-sized tile at a time.
 
-`rows` picks rows of x, `bad` (m,) is set where a picked row holds NaN or Inf. They release the GIL
-and call nothing outside this file but vectors.py: Numba's disk cache does not see edits there, so
-save this file too.
+`rows` picks rows of x, `bad` (m,) is set where a picked row holds NaN or Inf. They release the GIL.
 """
 
 from __future__ import annotations
@@ -12,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from .jit import inner, kernel, literal
-from .vectors import HALF, add_gaps, add_rows, exchange, exchange3, fold, prefetch, scale_row
+from .vectors import (
+    HALF,
+    add_gaps,
+    add_rows,
+    exchange,
+    exchange3,
+    fold,
+    prefetch,
+    scale_row,
+    spread_rows,
+)
 
 LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
 CACHED = 1 << 18  # bytes of a block of rows that is read twice
@@ -222,16 +230,54 @@ def measure(row: Any, reference: Any, out: Any) -> None:
     out[2] += distance
 
 
+@inner
+def measure4(a: Any, b: Any, c: Any, d: Any, reference: Any, out: Any) -> None:
+    """The same for four rows, faster: one alone waits for its sums, not for the memory."""
+    s0 = s1 = s2 = s3 = p0 = p1 = p2 = p3 = g0 = g1 = g2 = g3 = 0.0
+    for k in range(reference.size):
+        r = np.float64(reference[k])
+        v0, v1, v2, v3 = np.float64(a[k]), np.float64(b[k]), np.float64(c[k]), np.float64(d[k])
+        s0 += v0 * v0
+        s1 += v1 * v1
+        s2 += v2 * v2
+        s3 += v3 * v3
+        p0 += v0 * r
+        p1 += v1 * r
+        p2 += v2 * r
+        p3 += v3 * r
+        g0 += (v0 - r) * (v0 - r)
+        g1 += (v1 - r) * (v1 - r)
+        g2 += (v2 - r) * (v2 - r)
+        g3 += (v3 - r) * (v3 - r)
+    put4(out, 0, s0, s1, s2, s3)
+    put4(out, 1, p0, p1, p2, p3)
+    put4(out, 2, g0, g1, g2, g3)
+
+
+@inner
+def put4(out: Any, column: int, a: float, b: float, c: float, d: float) -> None:
+    """Add four numbers to a column of four rows."""
+    out[0, column] += a
+    out[1, column] += b
+    out[2, column] += c
+    out[3, column] += d
+
+
 @kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=T[:]", "float64[:,:]", "bool[:]")
 def facts(x: Any, rows: Any, start: int, stop: int, reference: Any, out: Any, bad: Any) -> None:
     """out[i] += (‖x_i‖², x_i·r, ‖x_i − r‖²) over the columns; reference[0] belongs to `start`."""
+    fours = rows.size // 4 * 4
     for left in range(start, stop, LONG):
         right = min(left + LONG, stop)
+        s, near = slice(left, right), reference[left - start : right - start]
+        for i in range(0, fours, 4):
+            a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
+            measure4(a[s], b[s], c[s], d[s], near, out[i : i + 4])
+        for i in range(fours, rows.size):
+            measure(x[rows[i], left:right], near, out[i])
         for i in range(rows.size):
-            row = x[rows[i], left:right]
-            measure(row, reference[left - start : right - start], out[i])
             if not out[i, 0] < np.inf:
-                bad[i] |= holds_bad(row)
+                bad[i] |= holds_bad(x[rows[i], left:right])
 
 
 @inner
@@ -242,20 +288,6 @@ def add_squares4(total: Any, center: Any, a: Any, b: Any, c: Any, d: Any, w: Any
         m = center[k]
         p, q, r, s = a[k] - m, b[k] - m, c[k] - m, d[k] - m
         total[k] += (w0 * (p * p) + w1 * (q * q)) + (w2 * (r * r) + w3 * (s * s))
-
-
-@inner
-def add_powers4(
-    first: Any, second: Any, center: Any, a: Any, b: Any, c: Any, d: Any, w: Any
-) -> None:
-    """Add w0·p + … + w3·s to first and w0·p² + … to second, where p is a − center, and so on."""
-    number = center.dtype.type
-    w0, w1, w2, w3 = number(w[0]), number(w[1]), number(w[2]), number(w[3])
-    for k in range(first.size):
-        m = center[k]
-        p, q, r, s = a[k] - m, b[k] - m, c[k] - m, d[k] - m
-        first[k] += (w0 * p + w1 * q) + (w2 * r + w3 * s)
-        second[k] += (w0 * (p * p) + w1 * (q * q)) + (w2 * (r * r) + w3 * (s * s))
 
 
 @inner
@@ -271,97 +303,54 @@ def spread(x: Any, rows: Any, left: int, right: int, weights: Any, center: Any, 
 
 @inner
 def quick_spread(
-    x: Any, rows: Any, left: int, right: int, weights: Any, center: Any, powers: Any, out: Any
+    x: Any, rows: Any, left: int, right: int, weights: Any, out: Any, around: Any
 ) -> bool:
-    """The same in the type of x, around a rounded center; whether all squares were in range."""
-    first, second = powers[0, : right - left], powers[1, : right - left]
-    first[:], second[:] = 0.0, 0.0
-    zero, low, high = x.dtype.type(0.0), x.dtype.type(1 / TINY), x.dtype.type(TINY)
-    s, outside = slice(left, right), 0
-    for i in range(0, rows.size, 4):
-        a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
-        add_powers4(first, second, center, a[s], b[s], c[s], d[s], weights[i : i + 4])
-    for k in range(out.size):
-        outside += not (low <= second[k] <= high)
-        out[k] = np.sqrt(max(second[k] - first[k] * first[k], zero))  # first: the center's rounding
-    return outside == 0
+    """Mean and deviation of rows of equal weight, in the type of x; whether that was possible."""
+    if right - left < CHUNK:
+        return False
+    m = rows.size
+    while weights[m - 1] == 0.0:
+        m -= 1
+    both, places = np.empty((2, CHUNK), dtype=x.dtype), rows * x.shape[1] + left
+    low, high = x.dtype.type(1 / TINY), x.dtype.type(TINY)
+    if not spread_rows(x, places, m, low, high, both):
+        return False
+    out[:], around[:] = both[0], both[1]
+    return True
 
 
 @inner
-def relate4(a: Any, b: Any, c: Any, d: Any, center: Any, direction: Any, out: Any) -> None:
-    """Add ‖row − center‖² and (row − center)·direction of four rows to out, in float64."""
-    g0 = g1 = g2 = g3 = t0 = t1 = t2 = t3 = 0.0
-    for k in range(center.size):
-        m, r = center[k], np.float64(direction[k])
-        v0, v1 = np.float64(a[k]) - m, np.float64(b[k]) - m
-        v2, v3 = np.float64(c[k]) - m, np.float64(d[k]) - m
-        g0 += v0 * v0
-        g1 += v1 * v1
-        g2 += v2 * v2
-        g3 += v3 * v3
-        t0 += v0 * r
-        t1 += v1 * r
-        t2 += v2 * r
-        t3 += v3 * r
-    out[0, 0] += g0
-    out[1, 0] += g1
-    out[2, 0] += g2
-    out[3, 0] += g3
-    out[0, 1] += t0
-    out[1, 1] += t1
-    out[2, 1] += t2
-    out[3, 1] += t3
-
-
-@inner
-def relate(x: Any, rows: Any, left: int, right: int, center: Any, direction: Any, out: Any) -> None:
-    """out[i] += (‖x_i − center‖², (x_i − center)·direction) over the columns left..right-1."""
-    s = slice(left, right)
+def weigh(x: Any, rows: Any, left: int, right: int, weights: Any, out: Any, bad: Any) -> Any:
+    """out = Σ w_i·x_i over the columns left..right-1; the same in float64 is returned."""
+    total, s = np.zeros(right - left), slice(left, right)
     for i in range(0, rows.size, 4):
         a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
-        relate4(a[s], b[s], c[s], d[s], center, direction, out[i : i + 4])
+        add4(total, a[s], b[s], c[s], d[s], weights[i : i + 4])
+    if holds_bad(total):
+        for i in range(rows.size):
+            bad[i] |= holds_bad(x[rows[i], left:right])
+    load(total, 1.0, out)
+    return total
 
 
-@kernel(
-    *("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "T[:]", "float64[:,:]"),
-    "bool[:]",
-)
+@kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "T[:]", "bool[:]")
 def combine(
-    x: Any,
-    rows: Any,
-    start: int,
-    stop: int,
-    weights: Any,
-    out: Any,
-    around: Any,
-    facts: Any,
-    bad: Any,
+    x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, around: Any, bad: Any
 ) -> None:
     """out = Σ w_i·x_i in float64; the number of rows is a multiple of four (weight 0 pads).
 
-    Unless it is empty, around = √(Σ w_i·(x_i − out)²), from a second look at rows still in the
-    cache; then facts[i] += (‖x_i − out‖², (x_i − out)·around).
+    around = √(Σ w_i·(x_i − out)²), unless it is empty: a second look at rows still in the cache.
     """
-    width = max(CACHED // (x.itemsize * rows.size) // CHUNK, 1) * CHUNK if around.size else LONG
-    powers = np.empty((2, CHUNK), dtype=x.dtype)
-    for left in range(start, stop, width):
-        right = min(left + width, stop)
-        total = np.zeros(right - left)
-        for i in range(0, rows.size, 4):
-            a, b, c, d = x[rows[i]], x[rows[i + 1]], x[rows[i + 2]], x[rows[i + 3]]
-            s = slice(left, right)
-            add4(total, a[s], b[s], c[s], d[s], weights[i : i + 4])
-        if holds_bad(total):
-            for i in range(rows.size):
-                bad[i] |= holds_bad(x[rows[i], left:right])
-        load(total, 1.0, out[left - start : right - start])
-        if around.size:
-            for first in range(left, right, CHUNK):
-                last = min(first + CHUNK, right)
-                near, part = out[first - start : last - start], around[first - start : last - start]
-                if not quick_spread(x, rows, first, last, weights, near, powers, part):
-                    spread(x, rows, first, last, weights, total[first - left : last - left], part)
-                relate(x, rows, first, last, total[first - left : last - left], part, facts)
+    for left in range(start, stop, CHUNK if around.size else LONG):
+        right = min(left + (CHUNK if around.size else LONG), stop)
+        result = out[left - start : right - start]
+        if not around.size:
+            weigh(x, rows, left, right, weights, result, bad)
+        elif not quick_spread(
+            x, rows, left, right, weights, result, around[left - start : right - start]
+        ):
+            center = weigh(x, rows, left, right, weights, result, bad)
+            spread(x, rows, left, right, weights, center, around[left - start : right - start])
 
 
 @inner

@@ -69,42 +69,34 @@ def combine(
     if not rows.size:
         out[:] = 0
         return out, np.ones(0, dtype=bool)
-    kernel, m = compiled.combine.prepare(x.work), rows.size
-    rows, weights = _by_four(rows, weights)
+    return out, _weighted(x, rows, weights, out, None, progress)
+
+
+def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
+    """Mean and standard deviation (1/n) of each column."""
+    mean, std, shares = x.empty(), x.empty(), np.full(rows.size, 1 / rows.size)
+    return mean, std, _weighted(x, rows, shares, mean, std, progress)
+
+
+def _weighted(
+    x: Matrix, rows: Rows, weights: Array, out: Any, around: Any, progress: Progress
+) -> Mask:
+    """Fill `out` with Σ w_i·x_i, and `around`, if given, with √(Σ w_i·(x_i − out)²).
+
+    The kernel takes four rows at a time, so rows of weight 0 fill the last four.
+    """
+    kernel, count = compiled.combine.prepare(x.work), rows.size
+    rows = np.append(rows, np.repeat(rows[:1], -count % 4))
+    weights = np.append(weights, np.zeros(-count % 4))
 
     def task(start: int, stop: int) -> Mask:
-        bad, none = np.zeros(rows.size, dtype=bool), (np.empty(0, dtype=x.work), np.empty((0, 2)))
+        bad = np.zeros(rows.size, dtype=bool)
         for piece, part in x.pieces(rows, start, stop):
-            with x.writing(out, part) as block:
-                kernel(*piece, weights, block, *none, bad)
+            with x.writing(out, part) as block, x.writing(around, part) as second:
+                kernel(*piece, weights, block, second, bad)
         return bad
 
-    return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)[:m]
-
-
-def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Array, Mask]:
-    """Mean and standard deviation (1/n) of each column, and (m, 2) facts about each row."""
-    kernel, m = compiled.combine.prepare(x.work), rows.size
-    mean, std = x.empty(), x.empty()
-    rows, weights = _by_four(rows, np.full(m, 1 / m))
-
-    def task(start: int, stop: int) -> tuple[Array, Mask]:
-        cuts = range(start, stop, GRID)
-        totals, bad = np.zeros((len(cuts), rows.size, 2)), np.zeros(rows.size, dtype=bool)
-        for left, total in zip(cuts, totals, strict=True):
-            for piece, part in x.pieces(rows, left, min(left + GRID, stop)):
-                with x.writing(mean, part) as first, x.writing(std, part) as second:
-                    kernel(*piece, weights, first, second, total, bad)
-        return totals, bad
-
-    facts, bad = _sum(_watched(task, x, stride(x.shape[1]), progress), np.zeros((rows.size, 2)))
-    return mean, std, facts[:m], ~bad[:m]
-
-
-def _by_four(rows: Rows, weights: Array) -> tuple[Rows, Array]:
-    """The kernel takes four rows at a time, so rows of weight 0 fill the last four."""
-    fill = -rows.size % 4
-    return np.append(rows, np.repeat(rows[:1], fill)), np.append(weights, np.zeros(fill))
+    return ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)[:count]
 
 
 def band(

@@ -64,22 +64,17 @@ def combine(
     return x.like(out), finite.numpy()
 
 
-def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Array, Mask]:
-    """Mean and standard deviation (1/n) of each column: products first, then the sums.
-
-    Also (m, 2) facts about each row.
-    """
+def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
+    """Mean and standard deviation (1/n) of each column: products first, then the sums."""
     mean, std, finite = _vector(x), _vector(x), torch.ones(rows.size, dtype=torch.bool)
-    facts, share = torch.zeros(rows.size, 2, dtype=torch.float64), 1 / rows.size
+    share = 1 / rows.size
     for part, chunk in _chunks(x, rows, progress):
         finite &= chunk.isfinite().all(1).cpu()
         wide = chunk.double()
         center = (wide * share).sum(0)
-        gaps = wide - center
         mean[part] = center.to(chunk.dtype)
-        std[part] = (gaps.square() * share).sum(0).sqrt().to(chunk.dtype)
-        facts += torch.stack([_row_sums(gaps.square()), _row_sums(gaps * std[part].double())], 1)
-    return x.like(mean), x.like(std), facts.numpy(), finite.numpy()
+        std[part] = ((wide - center).square() * share).sum(0).sqrt().to(chunk.dtype)
+    return x.like(mean), x.like(std), finite.numpy()
 
 
 def band(

@@ -7,6 +7,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -24,6 +26,9 @@ OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
     "boundscheck": False,
 }
+
+SOURCES = sorted(Path(__file__).parent.glob("*.py"))
+STAMP = sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:12]
 
 _lock = threading.Lock()
 
@@ -69,7 +74,11 @@ class Kernel:
 
 
 def _dispatcher(function: Callable[..., Any]) -> Any:
-    """Cache on disk where possible: Numba raises when it finds no folder that it may write to."""
+    """Cache on disk where possible: Numba raises when it finds no folder that it may write to.
+
+    It looks for changes in the file of the function alone, and in this name.
+    """
+    function.__qualname__ = f"{function.__name__}_{STAMP}"
     try:
         return numba.njit(cache=True, **OPTIONS)(function)
     except RuntimeError as error:

@@ -6,7 +6,8 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
 from itertools import islice
 from typing import TypeVar
 
@@ -35,27 +36,49 @@ def threads() -> int:
 
 
 def ordered(task: Callable[[int, int], R], columns: int, step: int) -> Iterator[R]:
-    """Yield task(start, stop) for each block, in order; the kernels inside release the GIL.
-
-    A pool per call costs 0.1 ms, and none is left over for a later fork to trip on.
-    """
+    """Yield task(start, stop) for each block, in order; the kernels inside release the GIL."""
     count = min(threads(), -(-columns // step))
     if count == 1:
         yield from (task(*block) for block in blocks(columns, step))
         return
-    with ThreadPoolExecutor(count, "fedro") as pool:
-        yield from _window(pool, task, blocks(columns, step), 4 * count)
+    yield from _shared(_helpers(count - 1), task, blocks(columns, step), 4 * count)
 
 
-def _window(
+@cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """Threads that stay: starting some takes a millisecond, as long as a small matrix."""
+    return ThreadPoolExecutor(count, "fedro")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads do not survive a fork
+
+
+def _shared(
     pool: ThreadPoolExecutor,
     task: Callable[[int, int], R],
     todo: Iterator[tuple[int, int]],
     size: int,
 ) -> Iterator[R]:
-    """Keep `size` blocks in flight, so that the memory does not grow with the columns."""
-    flying: deque[Future[R]] = deque(pool.submit(task, *block) for block in islice(todo, size))
-    while flying:
-        result = flying.popleft().result()
-        flying.extend(pool.submit(task, *block) for block in islice(todo, 1))
-        yield result
+    """The caller works too, on the first block that no helper has begun; some time ahead of it.
+
+    At most `size` blocks are begun, so that the memory does not grow with the columns.
+    """
+    flying: deque[tuple[tuple[int, int], Future[R]]] = deque()
+    try:
+        while True:
+            flying.extend(
+                (block, pool.submit(task, *block)) for block in islice(todo, size - len(flying))
+            )
+            if not flying:
+                return
+            if not flying[0][1].done():
+                free = next((k for k, (_, part) in enumerate(flying) if part.cancel()), None)
+                if free is not None:
+                    block, own = flying[free][0], Future[R]()
+                    flying[free] = block, own
+                    own.set_result(task(*block))
+                    continue
+            yield flying.popleft()[1].result()
+    finally:  # after an error: no helper may go on writing
+        wait([part for _, part in flying if not part.cancel()])

@@ -22,12 +22,10 @@ class Pass(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """Mean and standard deviation of each column, and where the rows lie about them."""
+    """Mean and standard deviation of each column."""
 
     mean: Any  # (d,)
     std: Any  # (d,)
-    gaps: NDArray[np.float64]  # (m,) ‖x_i − mean‖²
-    along: NDArray[np.float64]  # (m,) (x_i − mean)·std
     finite: Mask  # (m,)
 
 

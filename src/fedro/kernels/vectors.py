@@ -20,6 +20,9 @@ boolean, void = (getattr(numba.types, name) for name in ("boolean", "void"))
 
 LINE = 64  # bytes of a vector: a cache line
 HALF = 32  # bytes of a vector where many are held in registers
+PAIR = 2 * LINE  # bytes whose moments are held in registers
+ROWS = 32  # rows that are added up before their sum is added to the others'
+SLACK = 1 / 64  # how large a correction, squared, may be in terms of what is corrected
 BLOCK = 4 * LINE  # bytes that a sum holds in registers
 
 
@@ -57,6 +60,13 @@ class Tile:
         """Write a line."""
         self.builder.store(value, self.line(*offsets), align=self.size)
 
+    def all(self, number: Any) -> Any:
+        """A line of one number."""
+        found = ir.Constant(self.vector, None)
+        for lane in range(self.lanes):
+            found = self.builder.insert_element(found, number, ir.IntType(32)(lane))
+        return found
+
     def starts(self, size: int = LINE) -> Any:
         """Run the block over the columns, `size` bytes at a time; it gets the column."""
         return cgutils.for_range_slice(
@@ -77,6 +87,14 @@ def _extreme(name: str) -> Callable[[Any, Any, Any], Any]:
         return builder.call(target, (a, b), fastmath=("nnan",))
 
     return choose
+
+
+def _root(builder: Any, value: Any) -> Any:
+    """The square roots of a vector."""
+    name = f"llvm.sqrt.v{value.type.count}{value.type.element.intrinsic_name}"
+    function = ir.FunctionType(value.type, (value.type,))
+    target = builder.module.globals.get(name) or ir.Function(builder.module, function, name)
+    return builder.call(target, (value,))
 
 
 _smaller, _larger = _extreme("llvm.minnum"), _extreme("llvm.maxnum")
@@ -228,9 +246,7 @@ def scale_row(_: Any, t: Any, target: Any, x: Any, start: Any, scale: Any) -> An
         source = Tile(context, builder, signature.args[2], values[2])
         target, start, scale = values[1], values[3], values[4]
         zeros = ir.Constant(tile.vector, None)
-        factor = zeros
-        for lane in range(tile.lanes):
-            factor = builder.insert_element(factor, scale, ir.IntType(32)(lane))
+        factor = tile.all(scale)
         probe = cgutils.alloca_once_value(builder, zeros)
         with tile.starts() as (column, _):
             value = source.load(start, column)
@@ -242,3 +258,67 @@ def scale_row(_: Any, t: Any, target: Any, x: Any, start: Any, scale: Any) -> An
         return builder.icmp_unsigned("!=", bits, bits.type(0))
 
     return boolean(t, target, x, start, scale), generate
+
+
+@generated
+def spread_rows(_: Any, x: Any, places: Any, count: Any, low: Any, high: Any, out: Any) -> Any:
+    """Put mean and deviation (1/count) of columns of x into two rows; return whether it went well.
+
+    The first `count` rows start at `places`. All is kept in registers, in the type of x: the mean
+    of the differences from a rounded mean corrects it. That is no good where the correction is
+    not small, or a mean square not from low to high: nothing counts then.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        kinds, (count, low, high) = signature.args, values[2:5]
+        source, out = (Tile(context, builder, kinds[k], values[k], PAIR) for k in (0, 5))
+        starts = context.make_array(kinds[1])(context, builder, values[1]).data
+        number, index, zero = source.vector.element, count.type, ir.Constant(source.vector, None)
+        share = source.all(builder.fdiv(number(1.0), builder.sitofp(count, number)))
+        least, most, much = source.all(low), source.all(high), source.all(number(SLACK))
+        yes = ir.Constant(ir.VectorType(ir.IntType(1), source.lanes), [True] * source.lanes)
+        well = cgutils.alloca_once_value(builder, yes)
+        rooms = [[cgutils.alloca_once(builder, source.vector) for _ in range(2)] for _ in range(2)]
+
+        def sums(column: Any, *terms: Callable[[Any], tuple[Any, Any]]) -> list[Any]:
+            """Add up products over the rows; some at a time, since errors grow with the number."""
+            used = [pair for pair, _ in zip(rooms, terms, strict=False)]
+            for total, _ in used:
+                builder.store(zero, total)
+            with cgutils.for_range_slice(builder, index(0), count, index(ROWS)) as (first, _):
+                for _, part in used:
+                    builder.store(zero, part)
+                last = builder.add(first, index(ROWS))
+                last = builder.select(builder.icmp_signed("<", last, count), last, count)
+                with cgutils.for_range_slice(builder, first, last, index(1)) as (row, _):
+                    value = source.load(builder.load(builder.gep(starts, [row])), column)
+                    for (_, part), term in zip(used, terms, strict=True):
+                        product = builder.fmul(*term(value), flags=("contract",))
+                        value_ = builder.fadd(builder.load(part), product, flags=("contract",))
+                        builder.store(value_, part)
+                for total, part in used:
+                    builder.store(builder.fadd(builder.load(total), builder.load(part)), total)
+            return [builder.load(total) for total, _ in used]
+
+        with out.starts(PAIR) as (column, _):
+            (center,) = sums(column, lambda value: (value, share))
+            rest, square = sums(
+                column,
+                lambda value: (builder.fsub(value, center), share),
+                lambda value: (builder.fsub(value, center),) * 2,
+            )
+            square = builder.fmul(square, share)
+            excess = builder.fmul(rest, rest)
+            for small, large in (
+                (least, square),
+                (square, most),
+                (excess, builder.fmul(square, much)),
+            ):
+                fits = builder.fcmp_ordered("<=", small, large)
+                builder.store(builder.and_(builder.load(well), fits), well)
+            out.store(builder.fadd(center, rest), column)
+            out.store(_root(builder, builder.fsub(square, excess)), column, out.columns)
+        bits = builder.bitcast(builder.load(well), ir.IntType(source.lanes))
+        return builder.icmp_unsigned("==", bits, bits.type(-1))
+
+    return boolean(x, places, count, low, high, out), generate
