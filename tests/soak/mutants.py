@@ -70,7 +70,8 @@ MUTANTS = [
     *rules(
         "subsets",
         ("_cover(sq > values[middle]", "_cover(sq >= values[middle]"),
-        ("if len(neighbors) <= room and", "if len(neighbors) < room - 1 and"),
+        ("if 1 < most <= room:", "if 1 < most < room - 1:"),
+        ("np.sort(reach)[size - 1]", "np.sort(reach)[size]"),
         ("if sums.flat[at] < least", "if sums.flat[at] > least"),
         ("        if value < least:", "        if value > -1:"),
         ("if traces[at] >= least * max(size - 1, 1)", "if traces[at] >= least"),
@@ -119,6 +120,7 @@ MUTANTS = [
         ("return probe != zero", "return False"),
         ("tile[:] = 0.0", "pass"),
     ),
+    *kernels("vectors", ("builder.fsub(square, excess)", "square")),
     *kernels(
         "cpu",
         ("total[bad] = total[:, bad] = np.inf", "pass"),

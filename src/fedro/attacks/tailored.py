@@ -30,7 +30,7 @@ def optimal_alie(view: View) -> Tensor:
 @forge(knows="honest updates, rule", source="Allouah et al. 2023")
 def optimal_foe(view: View) -> Tensor:
     """Fall of empires with the tau, of either sign, that moves the rule's output furthest."""
-    return strongest(view, -view.honest_mean)[1]
+    return strongest(view, view.honest_mean)[1]
 
 
 @forge(knows="honest updates, rule", source="Shejwalkar and Houmansadr 2021")
@@ -54,7 +54,7 @@ def ambush(view: View) -> Tensor:
     Nothing is proved of a rule once more bad clients than tolerated are sampled.
     """
     strikes = len(view.byzantine) > view.tolerated
-    return strongest(view, -view.honest_mean if strikes else view.honest_std)[1]
+    return strongest(view, view.honest_mean if strikes else view.honest_std)[1]
 
 
 def strongest(view: View, direction: Tensor) -> tuple[float, Tensor]:

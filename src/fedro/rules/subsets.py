@@ -23,23 +23,29 @@ def least_diameter(sq: Floats, size: int) -> Subset:
     Bisect over the distances d: is there a subset with no pair further apart than d? That is a
     vertex cover of the pairs that are, by the n − size rows left out; it branches on few of them.
     """
-    values = np.unique(sq)
-    low, high, best = 0, len(values) - 1, np.arange(size)
-    while low <= high:
+    values, reach = np.unique(sq), np.sort(sq, axis=1)[:, size - 1]
+    best = np.sort(np.argsort(sq[np.argmin(reach)], kind="stable")[:size])
+    low = int(np.searchsorted(values, np.sort(reach)[size - 1]))  # so many rows reach so many
+    high = int(np.searchsorted(values, sq[np.ix_(best, best)].max()))
+    while low < high:
         middle = (low + high) // 2
         left_out = _cover(sq > values[middle], len(sq) - size)
         if left_out is None:
             low = middle + 1
         else:
-            high = middle - 1
+            high = middle
             best = np.setdiff1d(np.arange(len(sq)), left_out)[:size]
     return best
 
 
 def _cover(far: NDArray[np.bool_], budget: int) -> list[int] | None:
-    """At most `budget` rows that touch every far pair, or None; the busiest rows first."""
-    nodes = 0
-    stack: list[tuple[NDArray[np.bool_], list[int]]] = [(np.ones(len(far), dtype=bool), [])]
+    """At most `budget` rows that touch every far pair, or None; the busiest rows first.
+
+    Sets of rows are the bits of an integer: there are many small ones.
+    """
+    packed = np.packbits(far, axis=1, bitorder="little")
+    partners = [int.from_bytes(row.tobytes(), "little") for row in packed]
+    stack, nodes = [(list(range(len(far))), (1 << len(far)) - 1, 0)], 0
     while stack:
         nodes += 1
         if nodes > NODES:
@@ -47,22 +53,20 @@ def _cover(far: NDArray[np.bool_], budget: int) -> list[int] | None:
                 f"mda: no exact answer within {NODES} steps for {len(far)} rows and b={budget}; "
                 "use mva, or nnm | trimmed_mean, which has no such search"
             )
-        alive, out = stack.pop()
-        degrees = (far & alive).sum(axis=1) * alive
-        busiest = int(np.argmax(degrees))
-        pairs, room = int(degrees.sum()) // 2, budget - len(out)
+        rows, alive, out = stack.pop()
+        degrees = [(partners[i] & alive).bit_count() for i in rows]
+        most, pairs, room = max(degrees, default=0), sum(degrees) // 2, budget - out.bit_count()
         if pairs == 0:
-            return out
-        if degrees[busiest] * room < pairs:
+            return [i for i in range(len(far)) if out >> i & 1]
+        if most * room < pairs:
             continue  # even the busiest rows could not touch every pair
-        without = alive.copy()
-        without[busiest] = False
-        neighbors = np.flatnonzero(far[busiest] & alive)
-        if len(neighbors) <= room and degrees[busiest] > 1:
-            rest = without.copy()
-            rest[neighbors] = False
-            stack.append((rest, [*out, *neighbors.tolist()]))
-        stack.append((without, [*out, busiest]))
+        busiest = rows[degrees.index(most)]
+        without, neighbors = alive & ~(1 << busiest), partners[busiest] & alive
+        rows = [i for i, degree in zip(rows, degrees, strict=True) if degree and i != busiest]
+        if 1 < most <= room:
+            rest = without & ~neighbors
+            stack.append(([i for i in rows if rest >> i & 1], rest, out | neighbors))
+        stack.append((rows, without, out | 1 << busiest))
     return None
 
 
