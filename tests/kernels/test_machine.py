@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ import torch
 from fedro import kernels
 from fedro.kernels import compiled
 from fedro.kernels.jit import announced
+from fedro.kernels.parallel import ordered
 
-SRC = Path(__file__).parents[1] / "src"
+SRC = Path(__file__).parents[2] / "src"
 
 
 def normal(n: int, d: int) -> np.ndarray:
@@ -146,6 +149,58 @@ print(kernels.combine(np.ones((3, 9000), np.float32), [1, 1, 1], backend="cpu").
 @pytest.mark.slow
 def test_without_a_cache_folder() -> None:
     assert python(NO_CACHE).strip() == "3.0"
+
+
+FORKED = """
+import os, signal, numpy as np
+from fedro import kernels
+x = np.random.default_rng(0).standard_normal((5, 200_000)).astype(np.float32)
+before = kernels.facts(x, backend="cpu").squared
+child = os.fork()
+signal.alarm(60)
+if child == 0:
+    os._exit(0 if (kernels.facts(x, backend="cpu").squared == before).all() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.slow
+def test_helpers_after_a_fork() -> None:
+    assert python(FORKED, FEDRO_THREADS="2").strip() == "0"
+
+
+def test_an_error_in_a_block_is_raised_and_nothing_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDRO_THREADS", "3")
+    running = []
+
+    def task(start: int, stop: int) -> int:
+        running.append(start)
+        time.sleep(0.01)
+        if start == 50:
+            raise OverflowError("block 5")
+        running.remove(start)
+        return stop
+
+    with pytest.raises(OverflowError, match="block 5"):
+        list(ordered(task, 1000, 10))
+    assert running == [50]
+    found = ordered(task, 40, 10)
+    assert next(found) == 10
+    found.close()  # type: ignore[attr-defined]
+    assert running == [50]
+    assert list(ordered(task, 45, 10)) == [10, 20, 30, 40, 45]
+
+
+def test_the_cache_knows_all_sources(tmp_path: Path) -> None:
+    shutil.copytree(SRC / "fedro", tmp_path / "fedro", ignore=shutil.ignore_patterns("__pycache__"))
+    code = "from fedro.kernels.compiled import pairs; print(pairs.dispatcher.__qualname__)"
+    names = []
+    for _ in range(2):
+        names.append(python(code, PYTHONPATH=str(tmp_path)))
+        with (tmp_path / "fedro" / "kernels" / "vectors.py").open("a") as file:
+            file.write("# edited\n")
+    assert names[0] == python(code)
+    assert names[0] != names[1]
 
 
 MEMORY = """

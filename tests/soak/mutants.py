@@ -120,7 +120,7 @@ MUTANTS = [
         ("return probe != zero", "return False"),
         ("tile[:] = 0.0", "pass"),
     ),
-    *kernels("vectors", ("builder.fsub(square, excess)", "square")),
+    *kernels("vectors", ("((least, size), (size, most))", "((size, most),)")),
     *kernels(
         "cpu",
         ("total[bad] = total[:, bad] = np.inf", "pass"),

@@ -23,8 +23,7 @@ from .vectors import (
 )
 
 LONG = 8192  # columns a row is read in one go where the rows need not be in the cache together
-CACHED = 1 << 18  # bytes of a block of rows that is read twice
-CHUNK = 1024  # columns of such a block that are computed anew together
+CHUNK = 1024  # columns whose moments are computed anew, in float64, if that is needed for one
 PAIRED = 4  # a row of a tile whose rows are compared has 2^4 lines
 TILES = 2  # such tiles whose float sums are added up: 64 squares in each lane of float32
 HUGE, TINY = 2.0**-72, 2.0**100  # exact rescalings, see `rescue`
@@ -312,7 +311,7 @@ def quick_spread(
     while weights[m - 1] == 0.0:
         m -= 1
     both, places = np.empty((2, CHUNK), dtype=x.dtype), rows * x.shape[1] + left
-    low, high = x.dtype.type(1 / TINY), x.dtype.type(TINY)
+    low, high = x.dtype.type(TINY**-0.5), x.dtype.type(TINY**0.5)
     if not spread_rows(x, places, m, low, high, both):
         return False
     out[:], around[:] = both[0], both[1]
@@ -339,18 +338,17 @@ def combine(
 ) -> None:
     """out = Σ w_i·x_i in float64; the number of rows is a multiple of four (weight 0 pads).
 
-    around = √(Σ w_i·(x_i − out)²), unless it is empty: a second look at rows still in the cache.
+    around = √(Σ w_i·(x_i − out)²), unless it is empty; the rows then have equal weights.
     """
-    for left in range(start, stop, CHUNK if around.size else LONG):
-        right = min(left + (CHUNK if around.size else LONG), stop)
-        result = out[left - start : right - start]
-        if not around.size:
-            weigh(x, rows, left, right, weights, result, bad)
-        elif not quick_spread(
-            x, rows, left, right, weights, result, around[left - start : right - start]
-        ):
-            center = weigh(x, rows, left, right, weights, result, bad)
-            spread(x, rows, left, right, weights, center, around[left - start : right - start])
+    width = CHUNK if around.size else LONG
+    for left in range(start, stop, width):
+        right = min(left + width, stop)
+        part, near = out[left - start : right - start], around[left - start : right - start]
+        if around.size and quick_spread(x, rows, left, right, weights, part, near):
+            continue
+        center = weigh(x, rows, left, right, weights, part, bad)
+        if around.size:
+            spread(x, rows, left, right, weights, center, near)
 
 
 @inner

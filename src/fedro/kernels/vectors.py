@@ -7,7 +7,8 @@ the place of their first number in the tile. Their length is a multiple of `BLOC
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
@@ -20,9 +21,7 @@ boolean, void = (getattr(numba.types, name) for name in ("boolean", "void"))
 
 LINE = 64  # bytes of a vector: a cache line
 HALF = 32  # bytes of a vector where many are held in registers
-PAIR = 2 * LINE  # bytes whose moments are held in registers
-ROWS = 32  # rows that are added up before their sum is added to the others'
-SLACK = 1 / 64  # how large a correction, squared, may be in terms of what is corrected
+SLACK = 1 / 64  # the share of a variance, at most, that a rounded mean may account for
 BLOCK = 4 * LINE  # bytes that a sum holds in registers
 
 
@@ -264,58 +263,51 @@ def scale_row(_: Any, t: Any, target: Any, x: Any, start: Any, scale: Any) -> An
 def spread_rows(_: Any, x: Any, places: Any, count: Any, low: Any, high: Any, out: Any) -> Any:
     """Put mean and deviation (1/count) of columns of x into two rows; return whether it went well.
 
-    The first `count` rows start at `places`. All is kept in registers, in the type of x: the mean
-    of the differences from a rounded mean corrects it. That is no good where the correction is
-    not small, or a mean square not from low to high: nothing counts then.
+    The first `count` rows start at `places`. Their mean comes from differences from the first of
+    them, so that of equal numbers is exact; then it is corrected by the mean difference from it.
+    It is no good if that is not small, or differences not from low to high: nothing counts then.
     """
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         kinds, (count, low, high) = signature.args, values[2:5]
-        source, out = (Tile(context, builder, kinds[k], values[k], PAIR) for k in (0, 5))
+        source, out = (Tile(context, builder, kinds[k], values[k]) for k in (0, 5))
         starts = context.make_array(kinds[1])(context, builder, values[1]).data
         number, index, zero = source.vector.element, count.type, ir.Constant(source.vector, None)
         share = source.all(builder.fdiv(number(1.0), builder.sitofp(count, number)))
-        least, most, much = source.all(low), source.all(high), source.all(number(SLACK))
-        yes = ir.Constant(ir.VectorType(ir.IntType(1), source.lanes), [True] * source.lanes)
-        well = cgutils.alloca_once_value(builder, yes)
-        rooms = [[cgutils.alloca_once(builder, source.vector) for _ in range(2)] for _ in range(2)]
+        least, most, little = source.all(low), source.all(high), source.all(number(SLACK))
+        first, second, largest = (cgutils.alloca_once(builder, source.vector) for _ in range(3))
+        well = cgutils.alloca_once_value(builder, builder.fcmp_ordered("==", zero, zero))
 
-        def sums(column: Any, *terms: Callable[[Any], tuple[Any, Any]]) -> list[Any]:
-            """Add up products over the rows; some at a time, since errors grow with the number."""
-            used = [pair for pair, _ in zip(rooms, terms, strict=False)]
-            for total, _ in used:
-                builder.store(zero, total)
-            with cgutils.for_range_slice(builder, index(0), count, index(ROWS)) as (first, _):
-                for _, part in used:
-                    builder.store(zero, part)
-                last = builder.add(first, index(ROWS))
-                last = builder.select(builder.icmp_signed("<", last, count), last, count)
-                with cgutils.for_range_slice(builder, first, last, index(1)) as (row, _):
-                    value = source.load(builder.load(builder.gep(starts, [row])), column)
-                    for (_, part), term in zip(used, terms, strict=True):
-                        product = builder.fmul(*term(value), flags=("contract",))
-                        value_ = builder.fadd(builder.load(part), product, flags=("contract",))
-                        builder.store(value_, part)
-                for total, part in used:
-                    builder.store(builder.fadd(builder.load(total), builder.load(part)), total)
-            return [builder.load(total) for total, _ in used]
+        @contextmanager
+        def rows(column: Any, center: Any) -> Iterator[Any]:
+            """Add up the differences from a center; the block may do more with each."""
+            builder.store(zero, first)
+            with cgutils.for_range_slice(builder, index(0), count, index(1)) as (row, _):
+                value = source.load(builder.load(builder.gep(starts, [row])), column)
+                gap = builder.fsub(value, center)
+                builder.store(builder.fadd(builder.load(first), gap), first)
+                yield gap
 
-        with out.starts(PAIR) as (column, _):
-            (center,) = sums(column, lambda value: (value, share))
-            rest, square = sums(
-                column,
-                lambda value: (builder.fsub(value, center), share),
-                lambda value: (builder.fsub(value, center),) * 2,
-            )
-            square = builder.fmul(square, share)
-            excess = builder.fmul(rest, rest)
-            for small, large in (
-                (least, square),
-                (square, most),
-                (excess, builder.fmul(square, much)),
-            ):
-                fits = builder.fcmp_ordered("<=", small, large)
-                builder.store(builder.and_(builder.load(well), fits), well)
+        with out.starts() as (column, _):
+            origin = source.load(builder.load(starts), column)
+            with rows(column, origin):
+                pass
+            center = builder.fadd(origin, builder.fmul(builder.load(first), share))
+            builder.store(zero, second)
+            builder.store(zero, largest)
+            with rows(column, center) as gap:
+                square = builder.fmul(gap, gap, flags=("contract",))
+                square = builder.fadd(builder.load(second), square, flags=("contract",))
+                builder.store(square, second)
+                size = _larger(builder, gap, builder.fneg(gap))
+                builder.store(_larger(builder, builder.load(largest), size), largest)
+            rest, square = (builder.fmul(builder.load(room), share) for room in (first, second))
+            size, excess = builder.load(largest), builder.fmul(rest, rest)
+            fits = builder.fcmp_ordered("<=", excess, builder.fmul(square, little))
+            for small, large in ((least, size), (size, most)):
+                fits = builder.and_(fits, builder.fcmp_ordered("<=", small, large))
+            none = builder.fcmp_ordered("==", builder.fadd(square, size), zero)  # and no NaN
+            builder.store(builder.and_(builder.load(well), builder.or_(fits, none)), well)
             out.store(builder.fadd(center, rest), column)
             out.store(_root(builder, builder.fsub(square, excess)), column, out.columns)
         bits = builder.bitcast(builder.load(well), ir.IntType(source.lanes))
