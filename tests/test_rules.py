@@ -488,6 +488,18 @@ def test_a_nearly_optimal_row_does_not_cost_seconds() -> None:
     assert oracle.geometric_median_residual(x, got) < 1e-3
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_row_far_off_costs_the_geometric_median_little(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its distances are rounded by more than the others' size; a step on the data makes up."""
+    monkeypatch.setattr(kernels, "SMALL", 0)
+    x = np.random.default_rng(seed).standard_normal((9, 300)).astype(np.float32)
+    x[0] *= 1e5
+    got = parse_rule("geometric_median", b=1)(x)
+    assert distance_to([oracle.geometric_median(x.astype(np.float64), 1)], got) < 1.5e-4
+
+
 # --- weights and randomness --------------------------------------------------------------------
 
 
