@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from data.sample_data import femnist_table, write_leaf, write_parquet
@@ -382,6 +382,7 @@ words = st.recursive(
 
 
 @given(words)
+@example({"users": [False], "user_data": []})
 @examples(100)
 def test_leaf_files_that_say_something_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Any
@@ -391,3 +392,12 @@ def test_leaf_files_that_say_something_else(
         (tmp_path / "leaf" / part).mkdir(parents=True, exist_ok=True)
         (tmp_path / "leaf" / part / "all_data.json").write_text(json.dumps(content))
     refuses(lambda: make_federation(f"femnist(path={str(tmp_path / 'leaf')!r})", clients=1, seed=1))
+
+
+def test_a_leaf_file_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEDRO_CACHE", str(tmp_path / "cache"))
+    for part in ("train", "test"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "all_data.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="damaged or cut off"):
+        make_federation(f"femnist(path={str(tmp_path)!r})", clients=1, seed=1)

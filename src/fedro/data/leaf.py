@@ -56,10 +56,12 @@ def _users(file: Path, how: str) -> Iterator[tuple[str, Array, Array]]:
     try:
         with file.open(encoding="utf-8") as opened:
             content = json.load(opened)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file} is damaged or cut off ({error}). {how}") from error
     try:
         for user in content["users"]:
+            if not isinstance(user, str):
+                raise TypeError(f"{user!r} is not the name of a user")
             data = content["user_data"][user]
             yield user, *_samples(data["x"], data["y"], f"{file}, user {user}")
     except (KeyError, TypeError) as error:
