@@ -7,6 +7,7 @@ Up to b rows of each matrix are bad. The answer must be finite, and where κ is 
 """
 
 import argparse
+import math
 import time
 from typing import Any, NamedTuple
 
@@ -81,8 +82,8 @@ def violation(rule: Rule, case: Case, b: int) -> str | None:
     error = (((got - center) / scale) ** 2).sum()
     info, (n, d) = np.finfo(case.x.dtype), case.x.shape
     steps = max(4.0, n / 2)  # a sum of n numbers is off by at most n/2 units in the last place
-    rounding = d * (steps * float(info.eps) + float(info.tiny) / scale) ** 2
-    if error <= kappa * variance * (1 + 1e-4) + rounding:
+    rounding = math.sqrt(d) * (steps * float(info.eps) + float(info.tiny) / scale)
+    if math.sqrt(error) <= math.sqrt(kappa * variance * (1 + 1e-4)) + rounding:
         return None
     return f"‖A − mean‖² = {error:.3g} > κ·variance = {kappa:.3g}·{variance:.3g}"
 
