@@ -60,9 +60,9 @@ def _shared(
     todo: Iterator[tuple[int, int]],
     size: int,
 ) -> Iterator[R]:
-    """The caller works too, on the first block that no helper has begun; some time ahead of it.
+    """The results in order; while the next is not there, the caller does a block itself.
 
-    At most `size` blocks are begun, so that the memory does not grow with the columns.
+    At most `size` blocks are under way, so that the memory does not grow with the columns.
     """
     flying: deque[tuple[tuple[int, int], Future[R]]] = deque()
     try:

@@ -81,13 +81,13 @@ def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, most: int = 5000) -> 
             break
         strength = sizes / np.sqrt(gaps)
         total, reached = strength.sum(), sq @ strength
-        pull = total * (strength @ gaps) - 0.5 * (strength @ reached)  # squared
-        if pull <= tolerance**2:
+        gradient_sq = total * (strength @ gaps) - 0.5 * (strength @ reached)  # `pull` squared
+        if gradient_sq <= tolerance**2:
             break
         if step % 100 == 0:
-            if pull > 0.98 * before:
+            if gradient_sq > 0.98 * before:
                 break
-            before = pull
+            before = gradient_sq
         weights, reached = strength / total, reached / total
     return weights
 
