@@ -1,5 +1,6 @@
 """Files and texts that nobody meant to write: a clear error or the right result, nothing lost."""
 
+import io
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from data.sample_data import femnist_table, write_leaf, write_parquet
+from fedro import kernels
 from fedro.attacks import ATTACKS, parse_attack
 from fedro.data import make_federation
 from fedro.experiment import Experiment, read_experiment
@@ -23,6 +25,7 @@ from fedro.record.checkpoints import DamagedError, pack_tensors, unpack, unpack_
 from fedro.recorded import run_into
 from fedro.report import write_report
 from fedro.rules import RULES, parse_rule
+from fedro.server import screen
 from fedro.setup import prepare
 from fedro.sweeps import read_sweep
 from fedro.toml import to_toml
@@ -401,3 +404,50 @@ def test_a_leaf_file_without_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / part / "all_data.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match="damaged or cut off"):
         make_federation(f"femnist(path={str(tmp_path)!r})", clients=1, seed=1)
+
+
+@given(
+    st.lists(st.lists(st.floats(width=32), min_size=3, max_size=3), min_size=1, max_size=6),
+    st.booleans(),
+)
+@examples(100)
+def test_the_screen_finds_what_is_not_finite(values: list[list[float]], compiled: bool) -> None:
+    updates, rows = torch.tensor(values, dtype=torch.float32), np.arange(len(values))[::-1]
+    before = updates.clone()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "SMALL", 0 if compiled else 1 << 17)
+        found = screen(updates, rows)
+    wrong = {row for row, numbers in enumerate(values) if not np.isfinite(numbers).all()}
+    assert found == dict.fromkeys(wrong, "holds NaN or Inf")
+    assert torch.equal(updates.nan_to_num(), before.nan_to_num())
+
+
+@given(
+    st.sampled_from(["<f4", ">f4", "<f8", "<f2", "<i4", "<c8", "|O", "|S4"]),
+    st.sampled_from(["numpy.ndarray", "", "pickle"]),
+    bits | st.just([]),
+    st.none() | st.integers(0, 160),
+)
+@example("<f4", "numpy.ndarray", [], None)
+@examples(200)
+def test_damaged_arrays_of_a_reply(
+    dtype: str, kind: str, changes: list[tuple[int, int]], cut: int | None
+) -> None:
+    flower = pytest.importorskip("flwr.app")
+    from fedro.flower.npy import Refused, read_floats
+
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": dtype, "fortran_order": False, "shape": (2, 3)}
+    )
+    whole = file.getvalue() + np.arange(6, dtype=dtype if dtype[1] in "fic" else "<f4").tobytes()
+    data = damaged(whole, changes, cut)
+    array = flower.Array(dtype="float32", shape=(2, 3), stype=kind, data=data)
+    try:
+        found = read_floats("a", array, (2, 3))
+    except Refused:
+        if not changes and cut is None and kind == "numpy.ndarray" and dtype[1] == "f":
+            raise
+        return
+    assert (found.shape, found.dtype.kind, kind) == ((2, 3), "f", "numpy.ndarray")
+    assert found.tobytes() == np.load(io.BytesIO(data), allow_pickle=False).tobytes()

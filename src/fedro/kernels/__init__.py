@@ -228,7 +228,7 @@ def _index(values: ArrayLike, size: int) -> Rows:
         raise ValueError(f"need a non-empty list of integers, not {values!r}")
     if array.min() < 0 or array.max() >= size:
         raise ValueError(f"index {array.min()}..{array.max()} is outside 0..{size - 1}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return np.array(array, dtype=np.int64)  # a copy: of one number reversed, the stride is negative
 
 
 def _mixing(mixing: Any, rows: int) -> list[Rows] | NDArray[np.float64] | None:
