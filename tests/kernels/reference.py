@@ -25,6 +25,11 @@ def moments(x: Any) -> np.ndarray:
     return np.stack([w.mean(0), np.sqrt(((w - w.mean(0)) ** 2).mean(0))])
 
 
+def geometry(x: Any) -> np.ndarray:
+    """(n+1, n+1): squared distances between the rows and mean + deviation."""
+    return distances(np.vstack([wide(x), moments(x).sum(0)]))
+
+
 def mixed(x: Any, mixing: Any, scale: Any) -> np.ndarray:
     w = wide(x)
     w = w if scale is None else w * np.asarray(scale)[:, None]

@@ -44,6 +44,11 @@ def test_every_primitive_follows_its_definition(n: int, d: int, backend: Any) ->
     assert finite.shape == (n,)
     close(kernels.combine(x, weights, backend=backend).value, weights @ reference.wide(x))
     close(np.stack(kernels.moments(x, backend=backend)[:2]), reference.moments(x))
+    found = kernels.geometry(x, backend=backend)
+    close(np.stack(found[:2]), reference.moments(x))
+    np.testing.assert_allclose(found.sq, reference.geometry(x), rtol=1e-5, atol=1e-7)
+    assert found.finite.all()
+    assert found.finite.shape == (n,)
     close(kernels.band(x, b, n - b, backend=backend).value, reference.band(x, b, n - b))
     near = kernels.band(x, nearest=n - b, backend=backend).value
     close(near, reference.nearest(x, n - b))
@@ -80,6 +85,7 @@ def test_tensors_keep_kind_and_type(dtype: str, backend: Any) -> None:
     for value, expected in (
         (kernels.combine(x, weights, backend=backend).value, weights @ reference.wide(x)),
         *zip(kernels.moments(x, backend=backend)[:2], reference.moments(x), strict=True),
+        *zip(kernels.geometry(x, backend=backend)[:2], reference.moments(x), strict=True),
         (kernels.band(x, 3, 8, backend=backend).value, reference.band(x, 3, 8)),
         (kernels.band(x, nearest=8, backend=backend).value, reference.nearest(x, 8)),
     ):
@@ -89,6 +95,8 @@ def test_tensors_keep_kind_and_type(dtype: str, backend: Any) -> None:
     assert torch.equal(x, before)
     value = kernels.distances(x, backend=backend).value
     np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6)
+    value = kernels.geometry(x, backend=backend).sq
+    np.testing.assert_allclose(value, reference.geometry(x), rtol=max(TOLERANCE[dtype], 1e-6))
 
 
 @everywhere
@@ -132,6 +140,8 @@ def test_any_layout_gives_the_same_bits(name: str, backend: Any) -> None:
         lambda x: kernels.band(x, 3, 8, mixing=mixing, backend=backend).value,
         lambda x: kernels.combine(x, np.arange(11) / 11, backend=backend).value,
         lambda x: kernels.moments(x, backend=backend).std,
+        lambda x: kernels.geometry(x, backend=backend).std,
+        lambda x: kernels.geometry(x, backend=backend).sq,
         lambda x: kernels.facts(x, np.ones(9000), backend=backend).gaps,
     ):
         assert (np.asarray(call(x)) == call(plain)).all()
@@ -154,6 +164,8 @@ def test_rows_scale_and_ragged_lists(backend: Any) -> None:
     np.testing.assert_allclose(value, reference.distances(x[rows]), rtol=1e-6)
     found = kernels.moments(x, rows=rows, backend=backend)
     close(np.stack(found[:2]), reference.moments(x[rows]))
+    value = kernels.geometry(x, rows=rows, backend=backend).sq
+    np.testing.assert_allclose(value, reference.geometry(x[rows]), rtol=1e-6)
     mask = np.isin(np.arange(26), rows)
     value = kernels.combine(x, np.ones(7), rows=mask, backend=backend).value
     close(value, x[mask].astype(float).sum(0))
@@ -178,14 +190,15 @@ def test_deviations_of_odd_columns(
     n: int, name: str, backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = ODD[name](normal(n, COLUMNS.size, np.float64)).astype(np.float32)
-    found = []
-    for threads in "1", "2", "3":
-        monkeypatch.setenv("FEDRO_THREADS", threads)
-        found.append(kernels.moments(x, backend=backend).std)
     expected = reference.moments(x)[1]
     tiny = 1e-14 if name == "equal columns" else float(np.finfo(np.float32).tiny)
-    np.testing.assert_allclose(reference.wide(found[0]), expected, rtol=1e-5, atol=tiny)
-    assert all((std == found[0]).all() for std in found)
+    for call in kernels.moments, kernels.geometry:
+        found = []
+        for threads in "1", "2", "3":
+            monkeypatch.setenv("FEDRO_THREADS", threads)
+            found.append(call(x, backend=backend).std)
+        np.testing.assert_allclose(reference.wide(found[0]), expected, rtol=1e-5, atol=tiny)
+        assert all((std == found[0]).all() for std in found)
 
 
 @everywhere

@@ -37,6 +37,7 @@ def test_one_bad_number_is_found_and_harms_no_other_row(
         kernels.facts(x, backend=backend).finite,
         kernels.combine(x, np.ones(N), backend=backend).finite,
         kernels.moments(x, backend=backend).finite,
+        kernels.geometry(x, backend=backend).finite,
         kernels.band(x, B, N - B, backend=backend).finite,
         kernels.band(x, mixing=[[0, 1, 2]] * 3, backend=backend).finite,
     ):
@@ -44,6 +45,11 @@ def test_one_bad_number_is_found_and_harms_no_other_row(
     mean, std, finite = kernels.moments(x, rows=good, backend=backend)
     assert finite.all()
     np.testing.assert_allclose((mean, std), reference.moments(x[good]), rtol=2e-6, atol=1e-6)
+    value = kernels.geometry(x, backend=backend).sq
+    assert np.isinf(value[3, good]).all()
+    assert np.isinf(value[-1, [3, 7]]).all()
+    value = kernels.geometry(x, rows=good, backend=backend).sq
+    np.testing.assert_allclose(value, reference.geometry(x[good]), rtol=1e-6)
     value, finite = kernels.band(x, B - 2, len(good) - B + 2, rows=good, backend=backend)
     assert finite.all()
     np.testing.assert_allclose(value, reference.band(x[good], 2, 7), atol=1e-6)
@@ -78,6 +84,9 @@ def test_huge_rows(big: float, backend: Any) -> None:
     std, finite = kernels.moments(x, backend=backend)[1:]
     assert finite.all()
     np.testing.assert_allclose(std, reference.moments(x)[1], rtol=1e-6)
+    found = kernels.geometry(x, backend=backend)
+    assert found.finite.all()
+    np.testing.assert_allclose(found.sq[:N, :N], reference.distances(x), rtol=1e-6)
     mixing = [np.roll(np.arange(N), k)[: N - B] for k in range(N)]
     value = kernels.band(x, B, N - B, mixing=mixing, backend=backend).value
     expected = reference.band(x, B, N - B, mixing)
@@ -102,6 +111,10 @@ def test_distances_at_every_scale(scale: float, backend: Any) -> None:
     x = (honest(np.float64) * scale).astype(np.float32)
     value = kernels.distances(x, backend=backend).value
     np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6, atol=0)
+    value, expected = kernels.geometry(x, backend=backend).sq, reference.geometry(x)
+    np.testing.assert_allclose(value[:N, :N], expected[:N, :N], rtol=1e-6, atol=0)
+    if scale > 1e-40:  # below that the mean has few bits
+        np.testing.assert_allclose(value, expected, rtol=2e-6, atol=0)
 
 
 @everywhere
@@ -111,6 +124,8 @@ def test_distances_of_mixed_scales(backend: Any) -> None:
     x[:, ::2] = x[0, ::2]  # large and equal: the difference is exactly zero
     x[5:] = x[4] + np.float32(1e-38)
     value = kernels.distances(x, backend=backend).value
+    np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6, atol=0)
+    value = kernels.geometry(x, backend=backend).sq[:N, :N]
     np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6, atol=0)
 
 
@@ -129,6 +144,8 @@ def test_small_updates_beside_large_weights(backend: Any) -> None:
     np.testing.assert_allclose(std, reference.moments(x)[1], rtol=1e-6)
     value = kernels.distances(x, backend=backend).value
     np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6)
+    value = kernels.geometry(x, backend=backend).sq
+    np.testing.assert_allclose(value[:N, :N], reference.distances(x), rtol=1e-6)
 
 
 @everywhere

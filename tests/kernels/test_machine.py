@@ -35,6 +35,7 @@ def results(x: Any) -> list[np.ndarray]:
         *kernels.facts(x, np.ones(x.shape[1]), backend="cpu")[:3],
         kernels.combine(x, np.linspace(0, 1, n), backend="cpu").value,
         *kernels.moments(x, backend="cpu")[:2],
+        *kernels.geometry(x, backend="cpu")[:3],
         kernels.band(x, n // 3, n - n // 3, backend="cpu").value,
         kernels.band(x, n // 3, n - n // 3, mixing=mixing, backend="cpu").value,
         kernels.band(x, nearest=n // 2, backend="cpu").value,
@@ -83,7 +84,7 @@ def test_calls_from_many_threads_at_once() -> None:
 
 def test_another_shape_compiles_nothing() -> None:
     results(normal(26, 20_000))
-    found = (compiled.pairs, compiled.facts, compiled.combine, compiled.band)
+    found = [getattr(compiled, name) for name in compiled.__all__]
     before = [len(kernel.dispatcher.overloads) for kernel in found]
     for n in range(3, 23):
         results(normal(n, 9000 + n))
@@ -197,7 +198,7 @@ def test_the_cache_knows_all_sources(tmp_path: Path) -> None:
     names = []
     for _ in range(2):
         names.append(python(code, PYTHONPATH=str(tmp_path)))
-        with (tmp_path / "fedro" / "kernels" / "vectors.py").open("a") as file:
+        with (tmp_path / "fedro" / "kernels" / "vectors" / "tile.py").open("a") as file:
             file.write("# edited\n")
     assert names[0] == python(code)
     assert names[0] != names[1]
@@ -222,6 +223,7 @@ def run(x):
         lambda: kernels.band(x, nearest=9, backend="@BACKEND@"),
         lambda: kernels.combine(x, np.ones(16), backend="@BACKEND@"),
         lambda: kernels.moments(x, backend="@BACKEND@"),
+        lambda: kernels.geometry(x, backend="@BACKEND@"),
     ):
         call()
         out.append(anonymous())

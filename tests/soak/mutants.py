@@ -110,20 +110,40 @@ MUTANTS = [
         ("rest = 1.0 - self.affine.sum(axis=1)", "rest = 0.0 * self.affine.sum(axis=1)"),
     ),
     *kernels(
-        "compiled",
+        "compiled/pairwise",
         ("HUGE, TINY = 2.0**-72,", "HUGE, TINY = 2.0**-40,"),
         ("if value < safe[0]", "if value < 0"),
+        ("tile[:] = 0.0", "pass"),
+        ("if found[k, 1] >= m:", "if found[k, 1] > m:"),
+        ("(right - start + skip) % GRID == 0", "False"),
+    ),
+    *kernels(
+        "compiled/banded",
         ("for k in range(count, n):", "for k in range(count + 1, n):"),
         ("b if center[c] - a > b - center[c] else a", "b if center[c] - a >= b - center[c] else a"),
         ("share, last = 1.0 / (high - low),", "share, last = 1.0 / (high - low + 1),"),
+    ),
+    *kernels(
+        "compiled/measured",
         ("out[0] += squared", "out[0] = squared"),
-        ("return probe != zero", "return False"),
+        ("(left - start + skip) // GRID", "(left - start) // GRID"),
+    ),
+    *kernels(
+        "compiled/spreading",
+        ("careful(x, rows, left, right, middle, near, bad)\n            put(", "put("),
         ("tile[:] = 0.0", "pass"),
     ),
-    *kernels("vectors", ("((least, size), (size, most))", "((size, most),)")),
+    *kernels("compiled/tiles", ("return probe != zero", "return False")),
+    *kernels(
+        "vectors/spread",
+        ("((least, square), (square, most))", "((square, most),)"),
+        ("builder.or_(fits, same)", "fits"),
+        ("builder.or_(fits, same)", "builder.or_(fits, builder.not_(fits))"),
+    ),
     *kernels(
         "cpu",
         ("total[bad] = total[:, bad] = np.inf", "pass"),
+        ("(known >= TRUSTED[0]).all() and", ""),
         ("ends = (0, nearest, nearest) if nearest", "ends = (0, nearest, 0) if nearest"),
     ),
 ]  # fmt: skip

@@ -1,9 +1,10 @@
-"""Six primitives on a matrix of updates (n, d), each one pass over the data.
+"""Seven primitives on a matrix of updates (n, d), each one pass over the data.
 
     value, finite = distances(updates)                  # (n, n) squared distances, float64
     norms = facts(updates, reference).squared           # also dots, gaps, finite
     value, finite = combine(updates, weights)           # (d,) weighted sum of rows
     mean, std, finite = moments(updates)                # (d,) each, of the columns
+    mean, std, sq, finite = geometry(updates)           # also (n+1, n+1) squared distances
     value, finite = band(updates, b, n - b)             # (d,) trimmed mean
     sample = columns(updates, index)                    # (n, k), float64
 
@@ -27,11 +28,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .matrix import Matrix, matrix
 from .parallel import GRID, threads
-from .types import Facts, Moments, Pass, Progress, Rows
+from .types import Facts, Geometry, Moments, Pass, Progress, Rows
 
 __all__ = [
     "GRID",
     "Facts",
+    "Geometry",
     "Moments",
     "Pass",
     "Progress",
@@ -40,6 +42,7 @@ __all__ = [
     "combine",
     "distances",
     "facts",
+    "geometry",
     "matrix",
     "moments",
     "normal",
@@ -120,6 +123,31 @@ def moments(
     """
     x = matrix(updates)
     return Moments(*_backend(x, backend).moments(x, _rows(x, rows), progress))
+
+
+def geometry(
+    updates: Any,
+    *,
+    rows: ArrayLike | None = None,
+    progress: Progress = None,
+    backend: Backend = "auto",
+) -> Geometry:
+    """The moments and the squared distances between the picked rows and mean + std, (m+1, m+1).
+
+    One pass where the numbers allow it. A row that is not finite is at distance Inf from all.
+    """
+    x = matrix(updates)
+    picked, used = _rows(x, rows), _backend(x, backend)
+    mean, std, finite, sq = used.geometry(x, picked, progress)
+    if sq is None:
+        m = picked.size
+        sq = np.zeros((m + 1, m + 1))
+        sq[:m, :m], finite = used.distances(x, picked, sq[:m, :m], progress)
+        with np.errstate(all="ignore"):  # where it is too large, so are the distances
+            further = _reference(x, mean + std)
+        found, _ = used.facts(x, picked, further, np.zeros((m, 3)), progress)
+        sq[m, :m] = sq[:m, m] = np.where(finite, found[:, 2], np.inf)
+    return Geometry(mean, std, sq, finite)
 
 
 def band(

@@ -22,6 +22,8 @@ SAFE = {
     "float32": np.array([2.0**-100, 2.0**127], dtype=np.float32),
     "float64": np.array([0.0, np.inf]),
 }
+# Sums of squares between these lost nothing to the ends of float32, tile by tile.
+TRUSTED = 2.0**-80, 2.0**200
 
 
 def distances(
@@ -30,13 +32,16 @@ def distances(
     """Squared distances added to `initial`, block after block."""
     kernel, safe = compiled.pairs.prepare(x.work), SAFE[x.work.name]
 
-    def task(start: int, stop: int) -> tuple[Array, Mask]:
-        total, bad = np.zeros((rows.size, rows.size)), np.zeros(rows.size, dtype=bool)
-        for piece, _ in x.pieces(rows, start, stop):
-            kernel(*piece, safe, total, bad)
-        return total[None], bad
+    shape = rows.size, rows.size
 
-    upper, bad = _sum(_watched(task, x, GRID, progress), np.triu(initial, 1))
+    def task(start: int, stop: int) -> tuple[Array, Mask]:
+        totals, bad = _room(start, stop, shape), np.zeros(rows.size, dtype=bool)
+        for piece, part in x.pieces(rows, start, stop):
+            kernel(*piece, part.start - start, safe, totals, bad)
+        return totals, bad
+
+    step = stride(x.shape[1], rows.size**2)
+    upper, bad = _sum(_watched(task, x, step, progress), np.triu(initial, 1))
     total = upper + upper.T
     total[bad] = total[:, bad] = np.inf
     np.fill_diagonal(total, 0.0)
@@ -50,14 +55,13 @@ def facts(
     kernel = compiled.facts.prepare(x.work)
 
     def task(start: int, stop: int) -> tuple[Array, Mask]:
-        cuts = range(start, stop, GRID)
-        totals, bad = np.zeros((len(cuts), rows.size, 3)), np.zeros(rows.size, dtype=bool)
-        for left, total in zip(cuts, totals, strict=True):
-            for piece, part in x.pieces(rows, left, min(left + GRID, stop)):
-                kernel(*piece, reference[part], total, bad)
+        totals, bad = _room(start, stop, (rows.size, 3)), np.zeros(rows.size, dtype=bool)
+        for piece, part in x.pieces(rows, start, stop):
+            kernel(*piece, part.start - start, reference[part], totals, bad)
         return totals, bad
 
-    total, bad = _sum(_watched(task, x, stride(x.shape[1]), progress), initial)
+    step = stride(x.shape[1], 3 * rows.size)
+    total, bad = _sum(_watched(task, x, step, progress), initial)
     return total, ~bad
 
 
@@ -65,38 +69,55 @@ def combine(
     x: Matrix, rows: Rows, weights: NDArray[np.float64], progress: Progress
 ) -> tuple[Any, Mask]:
     """Σ w_i·x_i."""
-    out = x.empty()
+    out, kernel = x.empty(), compiled.combine.prepare(x.work)
     if not rows.size:
         out[:] = 0
         return out, np.ones(0, dtype=bool)
-    return out, _weighted(x, rows, weights, out, None, progress)
-
-
-def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
-    """Mean and standard deviation (1/n) of each column."""
-    mean, std, shares = x.empty(), x.empty(), np.full(rows.size, 1 / rows.size)
-    return mean, std, _weighted(x, rows, shares, mean, std, progress)
-
-
-def _weighted(
-    x: Matrix, rows: Rows, weights: Array, out: Any, around: Any, progress: Progress
-) -> Mask:
-    """Fill `out` with Σ w_i·x_i, and `around`, if given, with √(Σ w_i·(x_i − out)²).
-
-    The kernel takes four rows at a time, so rows of weight 0 fill the last four.
-    """
-    kernel, count = compiled.combine.prepare(x.work), rows.size
-    rows = np.append(rows, np.repeat(rows[:1], -count % 4))
-    weights = np.append(weights, np.zeros(-count % 4))
 
     def task(start: int, stop: int) -> Mask:
         bad = np.zeros(rows.size, dtype=bool)
         for piece, part in x.pieces(rows, start, stop):
-            with x.writing(out, part) as block, x.writing(around, part) as second:
-                kernel(*piece, weights, block, second, bad)
+            with x.writing(out, part) as block:
+                kernel(*piece, weights, block, bad)
         return bad
 
-    return ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)[:count]
+    return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
+
+
+def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
+    """Mean and standard deviation (1/n) of each column."""
+    mean, std, kernel = x.empty(), x.empty(), compiled.moments.prepare(x.work)
+
+    def task(start: int, stop: int) -> Mask:
+        bad = np.zeros(rows.size, dtype=bool)
+        for piece, part in x.pieces(rows, start, stop):
+            with x.writing(mean, part) as middle, x.writing(std, part) as near:
+                kernel(*piece, middle, near, bad)
+        return bad
+
+    return mean, std, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
+
+
+def geometry(
+    x: Matrix, rows: Rows, progress: Progress
+) -> tuple[Any, Any, Mask, NDArray[np.float64] | None]:
+    """Moments, and squared distances between the rows and mean + deviation, unless out of range."""
+    mean, std, kernel = x.empty(), x.empty(), compiled.geometry.prepare(x.work)
+
+    shape = rows.size + 1, rows.size + 1
+
+    def task(start: int, stop: int) -> tuple[Array, Mask]:
+        totals, bad = _room(start, stop, shape), np.zeros(rows.size + 1, dtype=bool)
+        for piece, part in x.pieces(rows, start, stop):
+            with x.writing(mean, part) as middle, x.writing(std, part) as near:
+                kernel(*piece, part.start - start, middle, near, totals, bad)
+        return totals, bad
+
+    step = stride(x.shape[1], shape[0] ** 2)
+    upper, bad = _sum(_watched(task, x, step, progress), np.zeros(shape))
+    known = upper[np.triu_indices(rows.size + 1, 1)]
+    trusted = bool((known >= TRUSTED[0]).all() and (known <= TRUSTED[1]).all())
+    return mean, std, ~bad[:-1], upper + upper.T if trusted else None
 
 
 def band(
@@ -169,6 +190,11 @@ def _mixed(
         with np.errstate(all="ignore"):  # rows that are not finite are dropped by the caller
             mixed = dense @ part
         yield (mixed, np.arange(len(dense)), 0, right - left), slice(left, right)
+
+
+def _room(start: int, stop: int, shape: tuple[int, int]) -> Array:
+    """Zeros for each block of the grid in the columns start..stop-1."""
+    return np.zeros((-(-(stop - start) // GRID), *shape))
 
 
 def _sum(parts: Iterator[tuple[Array, Mask]], initial: Array) -> tuple[Array, Mask]:

@@ -77,6 +77,11 @@ def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
     return x.like(mean), x.like(std), finite.numpy()
 
 
+def geometry(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask, None]:
+    """Moments; the distances are left to passes of their own."""
+    return *moments(x, rows, progress), None
+
+
 def band(
     x: Matrix,
     rows: Rows,

@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {
     "boundscheck": False,
 }
 
-SOURCES = sorted(Path(__file__).parent.glob("*.py"))
+SOURCES = sorted(Path(__file__).parent.rglob("*.py"))
 STAMP = sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:12]
 
 _lock = threading.Lock()

@@ -21,9 +21,13 @@ def blocks(columns: int, step: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + step, columns)) for start in range(0, columns, step))
 
 
-def stride(columns: int) -> int:
-    """A longer step where a task may do several blocks: four a thread, at most 64 blocks each."""
-    return GRID * min(max(columns // GRID // (4 * threads()), 1), 64)
+def stride(columns: int, numbers: int = 0) -> int:
+    """A longer step where a task may do several blocks: four a thread, at most 64 blocks each.
+
+    If each block gives some `numbers`, no more blocks than make 65,536 of them.
+    """
+    most = min(64, 65536 // numbers) if numbers else 64
+    return GRID * max(min(columns // GRID // (4 * threads()), most), 1)
 
 
 def threads() -> int:

@@ -29,6 +29,15 @@ class Moments(NamedTuple):
     finite: Mask  # (m,)
 
 
+class Geometry(NamedTuple):
+    """Mean and standard deviation of each column, and how far the rows are from each other."""
+
+    mean: Any  # (d,)
+    std: Any  # (d,)
+    sq: NDArray[np.float64]  # (m+1, m+1) squared distances; the last point is mean + std
+    finite: Mask  # (m,)
+
+
 class Facts(NamedTuple):
     """Small facts about each row, in float64."""
 
