@@ -89,7 +89,7 @@ def test_the_sketch_is_the_rule(rule: str, direction: str) -> None:
             t *= ours.scale
             true = moved(view, torch.add(view.honest_mean, v, alpha=t))
             assert ours.look(t).value == pytest.approx(
-                true, rel=2e-5, abs=1e-5 * ours.honest.spread
+                true, rel=2e-5, abs=1e-5 * ours.honest.crowd.spread
             )
         assert ours.exact
 
@@ -114,7 +114,7 @@ def test_the_sketch_drops_rows_as_the_rule_does(rule: str, size: float) -> None:
     ours = of(view, v)
     for t in (-2.0, 0.3, 30.0):
         true = moved(view, torch.add(view.honest_mean, v, alpha=t))
-        near = pytest.approx(true, rel=1e-3, abs=1e-5 * ours.honest.spread)
+        near = pytest.approx(true, rel=1e-3, abs=1e-5 * ours.honest.crowd.spread)
         assert ours.look(t).value == near
 
 
@@ -258,7 +258,8 @@ def test_a_rule_of_which_nothing_is_known() -> None:
 
 
 def test_it_looks_only_at_what_the_rule_sees() -> None:
-    short = make("krum", d=60, aggregate=Defense(parse_rule("krum"), 3, trained=40))
+    defense = Defense(parse_rule("krum"), 3, trained=40)
+    short = make("krum", d=60, trained=40, aggregate=defense)
     short.updates[:, 40:] = 1e6
     message = sent("optimal_foe", short)
     assert message.shape == (60,)
@@ -348,7 +349,7 @@ def test_tailored_is_the_best_of_its_directions() -> None:
 def test_the_planners_attacker_strikes_when_it_can(rule: str) -> None:
     weak = make(rule, bad=3)
     limit = weak.aggregate.rule.kappa(15, 3)  # type: ignore[union-attr]
-    spread = Honest(weak, weak.aggregate).spread  # type: ignore[arg-type]
+    spread = weak.crowd.spread
     quiet = moved(weak, sent("ambush", weak))
     assert limit is not None
     assert quiet**2 <= limit * spread**2 * 1.0001

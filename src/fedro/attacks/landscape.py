@@ -34,21 +34,12 @@ class Honest:
     """Facts about the honest messages of a round that no direction changes."""
 
     def __init__(self, view: View, defense: Defense) -> None:
-        self.updates = view.updates[:, : defense.trained]
-        self.rows = np.sort(view.finite)
+        self.crowd = view.crowd
+        self.updates = view.crowd.seen
+        self.rows = view.crowd.rows
         self.bad = arrangement(view)[1]
-        self.mean = view.honest_mean[: defense.trained]
+        self.mean = view.crowd.mean[: self.updates.shape[1]]
         self.reference = defense.reference
-
-    @cached_property
-    def sq(self) -> Floats:
-        """‖g_i − g_j‖² (h, h)."""
-        return np.asarray(kernels.distances(self.updates, rows=self.rows).value)
-
-    @cached_property
-    def gaps(self) -> Floats:
-        """‖g_i − ḡ‖² (h,), which the distances tell: no further pass."""
-        return gaps_of(self.sq)
 
     @cached_property
     def about_mean(self) -> kernels.Facts:
@@ -62,11 +53,6 @@ class Honest:
         if self.reference is None:
             return kernels.Facts(squared, np.zeros(len(squared)), squared, self.about_mean.finite)
         return kernels.facts(self.updates, self.reference, rows=self.rows)
-
-    @property
-    def spread(self) -> float:
-        """The root of the mean of ‖g_i − ḡ‖²."""
-        return float(np.sqrt(self.gaps.mean()))
 
     @cached_property
     def index(self) -> Index:
@@ -116,7 +102,8 @@ class Landscape:
 
     def __init__(self, honest: Honest, direction: Tensor, defense: Defense) -> None:
         self.honest, self.defense = honest, defense
-        self.direction = direction[: defense.trained]
+        self.v = direction  # in all columns
+        self.direction = direction[: honest.updates.shape[1]]
         self.exact = True  # until a rule looks at a sample of columns that are not all
         self.place = np.where(honest.bad, len(honest.rows), np.cumsum(~honest.bad) - 1)
 
@@ -124,12 +111,13 @@ class Landscape:
     def scale(self) -> float:
         """The t at which the message is as far off as honest ones are."""
         length = math.sqrt(self.length)
-        return self.honest.spread / length if length > 0 and self.honest.spread > 0 else 1.0
+        spread = self.honest.crowd.spread
+        return spread / length if length > 0 and spread > 0 else 1.0
 
     @cached_property
     def length(self) -> float:
         """‖v‖²."""
-        return moments.dot(self.direction, self.direction)
+        return self.honest.crowd.squared(self.v)
 
     @cached_property
     def single(self) -> Floats:
@@ -145,15 +133,13 @@ class Landscape:
     @cached_property
     def along(self) -> Floats:
         """(g_i − ḡ)·v (h,)."""
-        honest = self.honest
-        dots = kernels.facts(honest.updates, self.direction, rows=honest.rows).dots
-        return np.asarray(dots - dots.mean())
+        return self.honest.crowd.along(self.v)
 
     @cached_property
     def around(self) -> Floats:
         """Inner products of g_1 − ḡ, …, g_h − ḡ and v."""
-        gaps = self.honest.gaps
-        products = 0.5 * (gaps[:, None] + gaps[None, :] - self.honest.sq)
+        gaps = self.honest.crowd.gaps
+        products = 0.5 * (gaps[:, None] + gaps[None, :] - self.honest.crowd.sq)
         return _bordered(products, self.along[:, None], np.array([[self.length]]))
 
     @cached_property
@@ -228,8 +214,8 @@ class Sketch(Source):
         honest, place, t = self.landscape.honest, self.landscape.place[self.picked], self.t
         along, length = self.landscape.along, self.landscape.length
         points = np.zeros((len(along) + 1, len(along) + 1))
-        points[:-1, :-1] = honest.sq
-        to_message = np.maximum(honest.gaps - 2 * t * along + t * t * length, 0.0)
+        points[:-1, :-1] = honest.crowd.sq
+        to_message = np.maximum(honest.crowd.gaps - 2 * t * along + t * t * length, 0.0)
         points[:-1, -1] = points[-1, :-1] = to_message
         return np.asarray(points[np.ix_(place, place)])
 
@@ -280,11 +266,6 @@ class Sketch(Source):
         dots = of_reference * (weights @ facts.dots)
         own = float(weights @ products @ weights + 2 * dots + of_reference**2 * norm)
         return np.maximum(facts.squared - 2 * to_point + own, 0.0), own
-
-
-def gaps_of(sq: Floats) -> Floats:
-    """Squared distances of points to their mean, from those between them."""
-    return np.asarray(np.maximum(sq.mean(axis=1) - 0.5 * sq.mean(), 0.0))
 
 
 def _bordered(inner: Floats, side: Floats, corner: Floats) -> Floats:

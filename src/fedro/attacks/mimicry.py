@@ -1,13 +1,18 @@
 """Mimic: bad clients copy an honest one, so that its data count many times over."""
 
+import math
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedro import kernels
 from fedro.attacks import moments
 from fedro.attacks.table import forge
-from fedro.attacks.view import View
+from fedro.attacks.view import Rows, View
+
+Floats = NDArray[np.float64]
 
 
 @forge(knows="honest updates", least={"warmup": 1}, source="Karimireddy et al. 2022")
@@ -19,44 +24,54 @@ def mimic(view: View, *, warmup: int = 100) -> Tensor:
     an honest client count, since only there the attackers see something.
     """
     seen = int(view.memory.get("mimic.rounds", torch.tensor(0)))
-    ids = view.ids[view.finite]
-    if seen < warmup:
-        learn(view, seen)
-    if seen < warmup or int(view.memory["mimic.target"]) not in ids:
+    rows, scores = learn(view, seen) if seen < warmup else (view.finite, None)
+    ids = view.ids[rows]
+    if scores is None and int(view.memory["mimic.target"]) not in ids:
         direction = view.memory["mimic.direction"]
-        scores = kernels.facts(view.updates, direction, rows=view.finite).dots
+        scores = kernels.facts(view.updates, direction, rows=rows).dots
+    if scores is not None:
         view.memory["mimic.target"] = torch.tensor(int(ids[np.argmax(scores)]))
     view.memory["mimic.rounds"] = torch.tensor(seen + 1)
     target = np.flatnonzero(ids == int(view.memory["mimic.target"]))[0]
-    return view.updates[int(view.finite[target])]
+    return view.updates[int(rows[target])]
 
 
-def learn(view: View, seen: int) -> None:
-    """A step of the running mean, and a step of the direction to the main one around that mean."""
-    share = 1 / (seen + 1)
-    before = view.memory.get("mimic.mean", view.honest_mean).to(view.updates)
-    mean = torch.lerp(before, view.honest_mean, share)
-    old = view.memory["mimic.direction"].to(view.updates) if seen else normalized(view.noise())
-    view.memory["mimic.mean"], view.memory["mimic.direction"] = mean, turn(view, mean, old, share)
+def learn(view: View, seen: int) -> tuple[Rows, Floats]:
+    """A step of the running mean μ, and one of z to the main direction around it.
 
-
-def turn(view: View, mean: Tensor, z: Tensor, share: float) -> Tensor:
-    """(1−share)·z + share·s/‖s‖, normalized, where s = Σ((g_i−μ)·z)(g_i−μ) over the honest g_i.
-
-    If they do not differ, it is z itself.
+    With s = Σ((g_i−μ)·z)(g_i−μ) over the honest g_i, z becomes (1−share)·z + share·s/‖s‖,
+    normalized; if they do not differ, it stays. Return the finite rows and how far they go along z.
     """
-    dots = kernels.facts(view.updates, z, rows=view.finite).dots
-    along = dots - moments.dot(mean, z)
-    along /= max(float(np.abs(along).max()), np.finfo(float).tiny)  # only the direction counts
-    total: Tensor = kernels.combine(view.updates, along, rows=view.finite).value
-    step = normalized(total.sub_(mean, alpha=float(along.sum())), otherwise=z)
-    return z if step is z else normalized(torch.lerp(z, step, share, out=step), otherwise=z)
-
-
-def normalized(vector: Tensor, otherwise: Tensor | None = None) -> Tensor:
-    """Scale the vector to length 1, in place; the other one if its length is out of range."""
-    length = moments.length(vector)
-    numbers = torch.finfo(vector.dtype)
+    share = 1 / (seen + 1)
+    z = view.memory["mimic.direction"] if seen else unit(view.noise())
+    rows, mean, dots, offset = step(view, z, share)
+    along = dots - offset
+    weights = along / max(float(np.abs(along).max()), np.finfo(float).tiny)  # no sum is too large
+    s, on_s, squared, _ = kernels.blend(
+        view.updates, weights, plus=(-float(weights.sum()), mean), rows=rows
+    )
+    length, numbers = math.sqrt(max(squared, 0.0)), torch.finfo(view.updates.dtype)
     if numbers.tiny < length < numbers.max:
-        return vector.div_(length)
-    return vector if otherwise is None else otherwise
+        cosine = float(weights @ along) / length  # z·s/‖s‖, at least 0
+        norm = math.sqrt((1 - share) ** 2 + 2 * share * (1 - share) * cosine + share**2)
+        of_z, of_s = (1 - share) / norm, share / (norm * length)
+        z, dots = s.mul_(of_s).add_(z.to(s), alpha=of_z), of_z * dots + of_s * on_s
+    view.memory["mimic.mean"], view.memory["mimic.direction"] = mean, z
+    return rows, dots
+
+
+def step(view: View, z: Tensor, share: float) -> tuple[Rows, Tensor, Floats, float]:
+    """The finite rows, μ after a step to their mean, g_i·z and μ·z: one pass."""
+    rows = np.asarray(view.honest, dtype=np.int64)
+    plus = (1 - share, view.memory["mimic.mean"]) if share < 1 else None
+    while True:  # ends: an attacker is asked only if an honest row is finite
+        weights = np.full(rows.size, share / rows.size)
+        mean, dots, own, finite = kernels.blend(view.updates, weights, z, plus=plus, rows=rows)
+        if finite.all():
+            return rows, mean, dots, own
+        rows = rows[finite]
+
+
+def unit(vector: Tensor) -> Tensor:
+    """Scale the vector to length 1, in place."""
+    return vector.div_(moments.length(vector))

@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro import kernels
 from fedro.attacks import moments
+from fedro.attacks.crowd import Crowd, gather
 from fedro.attacks.defense import Defense, Trial, trying
-from fedro.attacks.landscape import Honest, Landscape, gaps_of
+from fedro.attacks.landscape import Honest, Landscape
 from fedro.attacks.search import FINE, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
@@ -24,13 +24,13 @@ NEAR = 1.25  # how far, at most, the best strength on all columns is thought to 
 @forge(knows="honest updates, rule", source="Allouah et al. 2023")
 def optimal_alie(view: View) -> Tensor:
     """ALIE with the z, of either sign, that moves the rule's output furthest."""
-    return strongest(view, view.honest_std)[1]
+    return strongest(view, view.crowd.std)[1]
 
 
 @forge(knows="honest updates, rule", source="Allouah et al. 2023")
 def optimal_foe(view: View) -> Tensor:
     """Fall of empires with the tau, of either sign, that moves the rule's output furthest."""
-    return strongest(view, view.honest_mean)[1]
+    return strongest(view, view.crowd.mean)[1]
 
 
 @forge(knows="honest updates, rule", source="Shejwalkar and Houmansadr 2021")
@@ -43,7 +43,7 @@ def agr_tailored(
     (unit), or the best of the three.
     """
     names: list[Direction] = ["std", "sign", "unit"] if direction == "best" else [direction]
-    mean, std = view.honest_moments
+    mean, std = view.crowd.mean, view.crowd.std
     return max((strongest(view, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
 
 
@@ -54,7 +54,7 @@ def ambush(view: View) -> Tensor:
     Nothing is proved of a rule once more bad clients than tolerated are sampled.
     """
     strikes = len(view.byzantine) > view.tolerated
-    return strongest(view, view.honest_mean if strikes else view.honest_std)[1]
+    return strongest(view, view.crowd.mean if strikes else view.crowd.std)[1]
 
 
 def strongest(view: View, direction: Tensor) -> tuple[float, Tensor]:
@@ -91,12 +91,10 @@ def _by_landscape(view: View, direction: Tensor, landscape: Landscape) -> Look:
 
 def _by_trial(view: View, direction: Tensor) -> Look:
     """By calling a rule of which nothing is known."""
-    mean = view.honest_mean
-    length = moments.length(direction)
-    spread = float(np.sqrt(kernels.facts(view.updates, mean, rows=view.finite).gaps.mean()))
+    length, spread = moments.length(direction), view.crowd.spread
     scale = spread / length if spread > 0 and length > 0 else 1.0
     with trying(view) as trial:
-        return peaks(_trial(trial, mean, direction), scale, FINE)[0]
+        return peaks(_trial(trial, view.honest_mean, direction), scale, FINE)[0]
 
 
 def _trial(trial: Trial, mean: Tensor, direction: Tensor) -> Callable[[float], Look]:
@@ -121,13 +119,14 @@ def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> T
     Of the gammas for which this holds, the largest. With own=True the bad clients' own updates
     stand for the honest ones, which they then need not see.
     """
-    crowd = Crowd(view, direction, own)
-    if not crowd.length > 0:
-        return crowd.mean
-    sq = kernels.distances(crowd.seen, rows=crowd.rows).value
-    along, room = crowd.along, sq.max() - gaps_of(sq)
-    roots = (np.sqrt(along**2 + crowd.length * room) - along) / crowd.length
-    return crowd.message(float(roots.min()))
+    others = _crowd(view, own)
+    v = perturbation(direction, others.mean, others.std)
+    length = others.squared(v)
+    if not length > 0:
+        return others.mean
+    along, room = others.along(v), others.sq.max() - others.gaps
+    roots = (np.sqrt(along**2 + length * room) - along) / length
+    return shifted(others.mean, v, -float(roots.min()))
 
 
 @forge(
@@ -147,40 +146,18 @@ def min_sum(
     Of the gammas for which it is at most the largest such sum (the smallest with bound="min", as
     in the authors' code), the largest. With own=True, made of the bad clients' own updates.
     """
-    crowd = Crowd(view, direction, own)
-    if not crowd.length > 0:
-        return crowd.mean
-    gaps = crowd.gaps
+    others = _crowd(view, own)
+    v = perturbation(direction, others.mean, others.std)
+    length = others.squared(v)
+    if not length > 0:
+        return others.mean
+    gaps = others.gaps
     room = gaps.max() if bound == "max" else gaps.min()  # Σ_i‖g_j − g_i‖² is Σ gaps + h·gap_j
-    return crowd.message(float(np.sqrt(room / crowd.length)))
+    return shifted(others.mean, v, -float(np.sqrt(room / length)))
 
 
-class Crowd:
-    """The messages that others are made of, the honest or the bad clients' own, and a direction."""
-
-    def __init__(self, view: View, direction: Direction, own: bool) -> None:
-        updates = view.own_updates if own else view.updates
-        if own:
-            self.mean, std, self.rows = moments.moments(updates, np.arange(len(view.byzantine)))
-        else:
-            (self.mean, std), self.rows = view.honest_moments, view.finite
-        self.direction = perturbation(direction, self.mean, std)
-        self.seen = updates[:, : view.trained]  # what the rule sees of them
-        width = self.seen.shape[1]
-        self._mean, self._v = self.mean[:width], self.direction[:width]
-        self.length = moments.dot(self._v, self._v)  # ‖v‖²
-
-    @property
-    def gaps(self) -> Floats:
-        """‖g_i − ḡ‖² (h,)."""
-        return kernels.facts(self.seen, self._mean, rows=self.rows).gaps
-
-    @property
-    def along(self) -> Floats:
-        """(g_i − ḡ)·v (h,)."""
-        dots = kernels.facts(self.seen, self._v, rows=self.rows).dots
-        return np.asarray(dots - dots.mean())
-
-    def message(self, gamma: float) -> Tensor:
-        """ḡ − gamma·v."""
-        return shifted(self.mean, self.direction, -gamma)
+def _crowd(view: View, own: bool) -> Crowd:
+    """The messages to hide among: the honest ones, or what the bad clients would have sent."""
+    if own:
+        return gather(view.own_updates, np.arange(len(view.byzantine)), view.trained)
+    return view.crowd

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedro import kernels
 from fedro.attacks import moments
+from fedro.attacks.crowd import Crowd, gather
 
 Rows = NDArray[np.int64]
 Writer = Callable[[Tensor, Rows], object]  # puts a message for each into rows of a matrix
@@ -26,6 +27,7 @@ NEEDS = {  # one of these parts must be known; what is not listed, every client 
     "ids": {"honest updates"},
     "finite": {"honest updates"},
     "informed": {"honest updates"},
+    "crowd": {"honest updates"},
     "honest_moments": {"honest updates"},
     "honest_mean": {"honest updates"},
     "honest_std": {"honest updates"},
@@ -115,6 +117,16 @@ class View:
         mean, std, finite = moments.moments(self.updates, rows)
         vars(self)["_honest"] = mean, finite  # no pass of its own
         return mean, std
+
+    @cached_property
+    def crowd(self) -> Crowd:
+        """The honest messages: their moments and the distances between them, in one pass."""
+        known = vars(self).get("_honest")
+        rows = np.asarray(self.honest, dtype=np.int64) if known is None else known[1]
+        found = gather(self.updates, np.sort(rows), self.trained)
+        vars(self)["_honest"] = found.mean, found.rows  # no passes of their own
+        vars(self)["honest_moments"] = found.mean, found.std
+        return found
 
     @property
     def honest_std(self) -> Tensor:

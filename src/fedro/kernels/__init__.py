@@ -1,8 +1,9 @@
-"""Seven primitives on a matrix of updates (n, d), each one pass over the data.
+"""Eight primitives on a matrix of updates (n, d), each one pass over the data.
 
     value, finite = distances(updates)                  # (n, n) squared distances, float64
     norms = facts(updates, reference).squared           # also dots, gaps, finite
     value, finite = combine(updates, weights)           # (d,) weighted sum of rows
+    value, dots, own, finite = blend(updates, weights, reference)  # and x_i·r, value·r
     mean, std, finite = moments(updates)                # (d,) each, of the columns
     mean, std, sq, finite = geometry(updates)           # also (n+1, n+1) squared distances
     value, finite = band(updates, b, n - b)             # (d,) trimmed mean
@@ -28,16 +29,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from .matrix import Matrix, matrix
 from .parallel import GRID, threads
-from .types import Facts, Geometry, Moments, Pass, Progress, Rows
+from .types import Blend, Facts, Geometry, Moments, Pass, Progress, Rows
 
 __all__ = [
     "GRID",
+    "Blend",
     "Facts",
     "Geometry",
     "Moments",
     "Pass",
     "Progress",
     "band",
+    "blend",
     "columns",
     "combine",
     "distances",
@@ -100,13 +103,35 @@ def combine(
 ) -> Pass:
     """Σ w_i·x_i (d,) over the picked rows; a row of weight zero is never looked at."""
     x = matrix(updates)
-    picked, w = _rows(x, rows), np.asarray(weights, dtype=np.float64)
-    if w.shape != picked.shape:
-        raise ValueError(f"weights have shape {w.shape}: need one for each of {picked.size} rows")
+    picked = _rows(x, rows)
+    w = _weights(weights, picked.size)
     used, finite = w != 0, np.ones(picked.size, dtype=bool)
     arguments = (picked[used], np.ascontiguousarray(w[used]), progress)
     value, finite[used] = _backend(x, backend).combine(x, *arguments)
     return Pass(value, finite)
+
+
+def blend(
+    updates: Any,
+    weights: ArrayLike,
+    reference: Any = None,
+    *,
+    plus: tuple[float, Any] | None = None,
+    rows: ArrayLike | None = None,
+    progress: Progress = None,
+    backend: Backend = "auto",
+) -> Blend:
+    """Σ w_i·x_i (d,) over the picked rows and, in the same pass, x_i·r (m,) and its own product.
+
+    With plus=(w, v), w·v is added to the sum. Without a reference r is the sum itself.
+    """
+    x = matrix(updates)
+    picked = _rows(x, rows)
+    w = _weights(weights, picked.size)
+    r = None if reference is None else _reference(x, reference)
+    share, base = (0.0, None) if plus is None else (float(plus[0]), _reference(x, plus[1]))
+    value, dots, finite = _backend(x, backend).blend(x, picked, w, share, base, r, progress)
+    return Blend(value, dots[:-1], float(dots[-1]), finite)
 
 
 def moments(
@@ -247,6 +272,14 @@ def _rows(x: Matrix, rows: ArrayLike | None) -> Rows:
     if not picked.size:
         raise ValueError("rows picks no row: need at least one")
     return picked
+
+
+def _weights(weights: ArrayLike, count: int) -> NDArray[np.float64]:
+    """One weight for each row, checked."""
+    array = np.ascontiguousarray(weights, dtype=np.float64)
+    if array.shape != (count,):
+        raise ValueError(f"weights have shape {array.shape}: need one for each of {count} rows")
+    return array
 
 
 def _index(values: ArrayLike, size: int) -> Rows:

@@ -84,6 +84,31 @@ def combine(
     return out, ~_any(_watched(task, x, stride(x.shape[1]), progress), rows.size)
 
 
+def blend(
+    x: Matrix,
+    rows: Rows,
+    weights: NDArray[np.float64],
+    share: float,
+    base: Array | None,
+    reference: Array | None,
+    progress: Progress,
+) -> tuple[Any, NDArray[np.float64], Mask]:
+    """Σ w_i·x_i + share·base, and the products of the rows and of this with the reference."""
+    out, kernel, none = x.empty(), compiled.blend.prepare(x.work), np.empty(0, dtype=x.work)
+
+    def task(start: int, stop: int) -> tuple[Array, Mask]:
+        dots, bad = _room(start, stop, (rows.size + 1,)), np.zeros(rows.size + 1, dtype=bool)
+        for piece, part in x.pieces(rows, start, stop):
+            near, far = (none if v is None else v[part] for v in (base, reference))
+            with x.writing(out, part) as block:
+                kernel(*piece, part.start - start, weights, share, near, far, block, dots, bad)
+        return dots, bad
+
+    step = stride(x.shape[1], rows.size + 1)
+    dots, bad = _sum(_watched(task, x, step, progress), np.zeros(rows.size + 1))
+    return out, dots, ~bad[:-1]
+
+
 def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
     """Mean and standard deviation (1/n) of each column."""
     mean, std, kernel = x.empty(), x.empty(), compiled.moments.prepare(x.work)
@@ -192,7 +217,7 @@ def _mixed(
         yield (mixed, np.arange(len(dense)), 0, right - left), slice(left, right)
 
 
-def _room(start: int, stop: int, shape: tuple[int, int]) -> Array:
+def _room(start: int, stop: int, shape: tuple[int, ...]) -> Array:
     """Zeros for each block of the grid in the columns start..stop-1."""
     return np.zeros((-(-(stop - start) // GRID), *shape))
 

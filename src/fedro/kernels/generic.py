@@ -64,6 +64,33 @@ def combine(
     return x.like(out), finite.numpy()
 
 
+def blend(
+    x: Matrix,
+    rows: Rows,
+    weights: NDArray[np.float64],
+    share: float,
+    base: Array | None,
+    reference: Array | None,
+    progress: Progress,
+) -> tuple[Any, NDArray[np.float64], Mask]:
+    """Σ w_i·x_i + share·base, and the products of the rows and of this with the reference."""
+    out, finite = _vector(x), torch.ones(rows.size, dtype=torch.bool)
+    dots = torch.zeros(rows.size + 1, dtype=torch.float64)
+    for part, chunk in _chunks(x, rows, progress):
+        finite &= chunk.isfinite().all(1).cpu()
+        wide, w = chunk.double(), torch.from_numpy(weights).to(chunk.device)
+        near, far = (
+            None if v is None else torch.from_numpy(v[part]).to(chunk.device).double()
+            for v in (base, reference)
+        )
+        total = (wide * w[:, None]).sum(0)
+        total = total if near is None else total + share * near
+        out[part] = total.to(chunk.dtype)
+        far = total if far is None else far
+        dots += _row_sums(torch.cat([wide, total[None]]) * far)
+    return x.like(out), dots.numpy(), finite.numpy()
+
+
 def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
     """Mean and standard deviation (1/n) of each column: products first, then the sums."""
     mean, std, finite = _vector(x), _vector(x), torch.ones(rows.size, dtype=torch.bool)

@@ -21,6 +21,15 @@ class Pass(NamedTuple):
     finite: Mask  # (m,) which of the picked rows hold neither NaN nor Inf
 
 
+class Blend(NamedTuple):
+    """A combination of rows and its inner products, in float64."""
+
+    value: Any  # (d,)
+    dots: NDArray[np.float64]  # (m,) x_i·r
+    own: float  # value·r
+    finite: Mask  # (m,)
+
+
 class Moments(NamedTuple):
     """Mean and standard deviation of each column."""
 

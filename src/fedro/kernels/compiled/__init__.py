@@ -7,6 +7,6 @@ from .banded import band
 from .measured import facts
 from .pairwise import pairs
 from .spreading import geometry, moments
-from .weighted import combine
+from .weighted import blend, combine
 
-__all__ = ["band", "combine", "facts", "geometry", "moments", "pairs"]
+__all__ = ["band", "blend", "combine", "facts", "geometry", "moments", "pairs"]

@@ -84,3 +84,35 @@ def weigh_rows(_: Any, x: Any, places: Any, weights: Any, out: Any) -> Any:
             out.store(builder.load(total), column)
 
     return void(x, places, weights, out), generate
+
+
+@generated
+def dot_rows(_: Any, x: Any, places: Any, other: Any, out: Any) -> Any:
+    """Add to out the inner products of rows of x that start at places with a row of float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        kinds = signature.args
+        source = Tile(context, builder, kinds[0], values[0])
+        other = Tile(context, builder, kinds[2], values[2], 8 * source.lanes)
+        places, out = (Tile(context, builder, kinds[k], values[k]) for k in (1, 3))
+        count = places.columns
+        total = cgutils.alloca_once(builder, other.vector)
+        with cgutils.for_range_slice(builder, count.type(0), count, count.type(1)) as (row, _):
+            place = builder.load(builder.gep(places.data, [row]))
+            builder.store(ir.Constant(other.vector, None), total)
+            with other.starts(8 * source.lanes) as (column, _):
+                value = source.load(place, column)
+                wide = value if source.size == 8 else builder.fpext(value, other.vector)
+                product = builder.fmul(wide, other.load(column), flags=("contract",))
+                product = builder.fadd(builder.load(total), product, flags=("contract",))
+                builder.store(product, total)
+            room = builder.gep(out.data, [row])
+            lanes = [
+                builder.extract_element(builder.load(total), ir.IntType(32)(k))
+                for k in range(other.lanes)
+            ]
+            while len(lanes) > 1:
+                lanes = [builder.fadd(*lanes[k : k + 2]) for k in range(0, len(lanes), 2)]
+            builder.store(builder.fadd(builder.load(room), lanes[0]), room)
+
+    return void(x, places, other, out), generate
