@@ -6,7 +6,10 @@ Attacks that search for their strength are measured in aggregations by the rule 
 others in units of `x.sum()` over the same matrix.
 """
 
+import os
 from collections.abc import Callable, Iterator
+
+os.environ["GOMP_SPINCOUNT"] = "10000"  # as the command `fedro` does, before torch is loaded
 
 import numpy as np
 import torch
@@ -17,6 +20,7 @@ from fedro.rules import parse_rule
 
 N, B, D = 26, 11, 2_368_318
 LIMIT = 3  # units
+MODEL = torch.zeros(D)
 PLAIN = ["sign_flip", "sign_flip(own=True)", "foe", "alie", "mimic", "mimic(warmup=1)"]
 PLAIN += ["zero", "nan", "inf", "huge", "gauss(std=1.0)", "min_max", "min_sum"]
 SEARCHES = ["optimal_alie", "optimal_foe", "agr_tailored", "ambush", "worst"]
@@ -38,7 +42,7 @@ def view(x: torch.Tensor, memory: dict[str, torch.Tensor], rule: str = "mean") -
         honest=np.setdiff1d(np.arange(N), np.arange(B) * 2),
         byzantine=np.arange(B) * 2,
         ids=np.arange(N),
-        model=torch.zeros(D),
+        model=MODEL,
         server_lr=1.0,
         tolerated=B,
         round=1,

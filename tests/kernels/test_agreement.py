@@ -43,6 +43,7 @@ def test_every_primitive_follows_its_definition(n: int, d: int, backend: Any) ->
     assert finite.all()
     assert finite.shape == (n,)
     close(kernels.combine(x, weights, backend=backend).value, weights @ reference.wide(x))
+    check_blend(x, weights, backend)
     close(np.stack(kernels.moments(x, backend=backend)[:2]), reference.moments(x))
     found = kernels.geometry(x, backend=backend)
     close(np.stack(found[:2]), reference.moments(x))
@@ -56,6 +57,19 @@ def test_every_primitive_follows_its_definition(n: int, d: int, backend: Any) ->
     value = kernels.band(x, b, n - b, mixing=mixing, backend=backend).value
     close(value, reference.band(x, b, n - b, mixing))
     assert (x == before).all()
+
+
+def check_blend(x: Any, weights: Any, backend: Any, dtype: str = "float32") -> None:
+    w, r = reference.wide(x), np.cos(np.arange(x.shape[1])).astype(np.float32)
+    for other, plus in (r, None), (None, None), (r, (0.3, 1 - r)), (None, (-2.0, r)):
+        found = kernels.blend(x, weights, other, plus=plus, backend=backend)
+        value = weights @ w + (0.0 if plus is None else plus[0] * plus[1].astype(float))
+        close(found.value, value, dtype)
+        along = value if other is None else r.astype(float)
+        scale = np.abs(w) @ np.abs(along) + np.abs(value) @ np.abs(along)
+        assert (np.abs(found.dots - w @ along) <= 1e-6 * scale).all()
+        assert abs(found.own - value @ along) <= 1e-6 * scale.max()
+        assert found.finite.all()
 
 
 @everywhere
@@ -97,6 +111,7 @@ def test_tensors_keep_kind_and_type(dtype: str, backend: Any) -> None:
     np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6)
     value = kernels.geometry(x, backend=backend).sq
     np.testing.assert_allclose(value, reference.geometry(x), rtol=max(TOLERANCE[dtype], 1e-6))
+    check_blend(x, weights, backend, dtype)
 
 
 @everywhere
@@ -139,6 +154,8 @@ def test_any_layout_gives_the_same_bits(name: str, backend: Any) -> None:
         lambda x: kernels.distances(x, backend=backend).value,
         lambda x: kernels.band(x, 3, 8, mixing=mixing, backend=backend).value,
         lambda x: kernels.combine(x, np.arange(11) / 11, backend=backend).value,
+        lambda x: kernels.blend(x, np.arange(11) / 11, backend=backend).dots,
+        lambda x: kernels.blend(x, np.arange(11) / 11, np.ones(9000), backend=backend).value,
         lambda x: kernels.moments(x, backend=backend).std,
         lambda x: kernels.geometry(x, backend=backend).std,
         lambda x: kernels.geometry(x, backend=backend).sq,
@@ -166,6 +183,8 @@ def test_rows_scale_and_ragged_lists(backend: Any) -> None:
     close(np.stack(found[:2]), reference.moments(x[rows]))
     value = kernels.geometry(x, rows=rows, backend=backend).sq
     np.testing.assert_allclose(value, reference.geometry(x[rows]), rtol=1e-6)
+    found = kernels.blend(x, np.ones(7), x[3], rows=rows, backend=backend)
+    np.testing.assert_allclose(found.dots, reference.wide(x)[rows] @ x[3], rtol=1e-5, atol=1e-3)
     mask = np.isin(np.arange(26), rows)
     value = kernels.combine(x, np.ones(7), rows=mask, backend=backend).value
     close(value, x[mask].astype(float).sum(0))

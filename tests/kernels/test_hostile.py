@@ -36,6 +36,8 @@ def test_one_bad_number_is_found_and_harms_no_other_row(
     for found in (
         kernels.facts(x, backend=backend).finite,
         kernels.combine(x, np.ones(N), backend=backend).finite,
+        kernels.blend(x, np.ones(N), backend=backend).finite,
+        kernels.blend(x, np.ones(N), np.ones(D), plus=(1.0, x[3]), backend=backend).finite,
         kernels.moments(x, backend=backend).finite,
         kernels.geometry(x, backend=backend).finite,
         kernels.band(x, B, N - B, backend=backend).finite,

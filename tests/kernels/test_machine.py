@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from fedro import kernels
-from fedro.kernels import compiled
+from fedro.kernels import compiled, shelf
 from fedro.kernels.jit import announced
 from fedro.kernels.parallel import ordered
 
@@ -34,6 +34,8 @@ def results(x: Any) -> list[np.ndarray]:
         kernels.distances(x, backend="cpu").value,
         *kernels.facts(x, np.ones(x.shape[1]), backend="cpu")[:3],
         kernels.combine(x, np.linspace(0, 1, n), backend="cpu").value,
+        *kernels.blend(x, np.linspace(0, 1, n), backend="cpu")[:3],
+        *kernels.blend(x, np.ones(n), x[0], plus=(0.5, x[1]), backend="cpu")[:3],
         *kernels.moments(x, backend="cpu")[:2],
         *kernels.geometry(x, backend="cpu")[:3],
         kernels.band(x, n // 3, n - n // 3, backend="cpu").value,
@@ -43,7 +45,7 @@ def results(x: Any) -> list[np.ndarray]:
 
 
 def same(left: list[np.ndarray], right: list[np.ndarray]) -> bool:
-    return all((a == b).all() for a, b in zip(left, right, strict=True))
+    return all(np.all(a == b) for a, b in zip(left, right, strict=True))
 
 
 def test_same_bits_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,6 +206,49 @@ def test_the_cache_knows_all_sources(tmp_path: Path) -> None:
     assert names[0] != names[1]
 
 
+def test_memory_of_a_result_is_used_again_only_when_nobody_has_it() -> None:
+    x = torch.from_numpy(normal(5, 300_000))
+    weights = np.ones(5)
+    first = kernels.combine(x, weights).value
+    part, place, expected = first[1000:], first.data_ptr(), first.clone()
+    held = first.numpy()[5:]
+    del first
+    others = [kernels.combine(x, np.zeros(5) + k).value for k in range(3)]
+    assert torch.equal(part, expected[1000:])
+    assert place not in [other.data_ptr() for other in others]
+    del part
+    others += [kernels.combine(x, np.zeros(5) + k).value for k in range(3)]
+    assert (held == expected.numpy()[5:]).all()
+    assert place not in [other.data_ptr() for other in others]
+    del held
+    assert place in [kernels.combine(x, weights).value.data_ptr() for _ in range(5)]
+    array = kernels.combine(x.numpy(), weights).value
+    place = array.ctypes.data
+    copy, kept = array.copy(), memoryview(array[7:])
+    del array
+    again = [kernels.combine(x.numpy(), weights).value.ctypes.data for _ in range(5)]
+    assert place not in again
+    assert (np.asarray(kept) == copy[7:]).all()
+
+
+def test_the_shelf_keeps_little() -> None:
+    found = [shelf.empty(1 << 22, np.dtype(np.float32)) for _ in range(9)]  # 16 MB each
+    assert len({array.ctypes.data for array in found}) == 9
+    found.clear()
+    assert sum(part.nbytes for part in shelf._shelf) <= shelf.MOST
+    small, large = shelf.empty(10, np.dtype(">f4")), shelf.empty(1 << 19, np.dtype(">f4"))
+    assert small.dtype == large.dtype == np.dtype(">f4")
+
+
+def test_room_for_another_vector() -> None:
+    for kind in torch.float16, torch.float32, torch.float64:
+        vector = torch.ones(400_000, dtype=kind)
+        room = kernels.empty_like(vector)
+        assert (room.shape, room.dtype, room.device) == (vector.shape, kind, vector.device)
+        room.fill_(2.0)
+        assert vector.max() == 1
+
+
 MEMORY = """
 import re, numpy as np
 from fedro import kernels
@@ -222,6 +267,7 @@ def run(x):
         lambda: kernels.band(x, 5, 11, mixing=mixing, backend="@BACKEND@"),
         lambda: kernels.band(x, nearest=9, backend="@BACKEND@"),
         lambda: kernels.combine(x, np.ones(16), backend="@BACKEND@"),
+        lambda: kernels.blend(x, np.ones(16), plus=(1.0, x[0]), backend="@BACKEND@"),
         lambda: kernels.moments(x, backend="@BACKEND@"),
         lambda: kernels.geometry(x, backend="@BACKEND@"),
     ):

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedro import kernels
 from fedro.attacks import moments
 from fedro.attacks.crowd import Crowd, gather
 from fedro.attacks.defense import Defense, Trial, trying
@@ -73,7 +74,8 @@ def strongest(view: View, direction: Tensor) -> tuple[float, Tensor]:
 def shifted(mean: Tensor, direction: Tensor, t: float) -> Tensor:
     """ḡ + t·v, with a t that its type can hold."""
     most = torch.finfo(mean.dtype).max
-    return torch.add(mean, direction, alpha=min(max(t, -most), most))
+    t = min(max(t, -most), most)
+    return torch.add(mean, direction, alpha=t, out=kernels.empty_like(mean))
 
 
 def _by_landscape(view: View, direction: Tensor, landscape: Landscape) -> Look:

@@ -44,6 +44,7 @@ __all__ = [
     "columns",
     "combine",
     "distances",
+    "empty_like",
     "facts",
     "geometry",
     "matrix",
@@ -237,6 +238,13 @@ def normal(
     """
     x = matrix(out)
     _backend(x, backend).normal(x, _rows(x, rows), rng, mean, std)
+
+
+def empty_like(vector: Any) -> Any:
+    """Room for another tensor (d,) of the kind, on memory that is used again."""
+    if vector.device.type != "cpu":
+        return vector.new_empty(vector.shape)
+    return matrix(vector[None, :]).empty()
 
 
 def picked(updates: Any, rows: ArrayLike | None = None) -> Rows:

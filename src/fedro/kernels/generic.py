@@ -80,7 +80,7 @@ def blend(
         finite &= chunk.isfinite().all(1).cpu()
         wide, w = chunk.double(), torch.from_numpy(weights).to(chunk.device)
         near, far = (
-            None if v is None else torch.from_numpy(v[part]).to(chunk.device).double()
+            None if v is None else torch.from_numpy(v[part].astype(np.float64)).to(chunk.device)
             for v in (base, reference)
         )
         total = (wide * w[:, None]).sum(0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from . import shelf
 from .types import Array, Rows
 
 Piece = tuple[Array, Rows, int, int]
@@ -63,11 +64,11 @@ class Matrix:
     def empty(self) -> Any:
         """Room for a result (d,), of the kind and type of the input."""
         if not self.is_torch:
-            return np.empty(self.shape[1], dtype=self.source.dtype)
+            return shelf.empty(self.shape[1], self.source.dtype)
         torch = sys.modules["torch"]
         if self.direct is None:
             return torch.empty(self.shape[1], dtype=self.source.dtype)
-        return torch.from_numpy(np.empty(self.shape[1], dtype=self.work))  # asks for huge pages
+        return torch.from_numpy(shelf.empty(self.shape[1], self.work))
 
     @contextmanager
     def writing(self, result: Any, part: slice) -> Iterator[Array]:

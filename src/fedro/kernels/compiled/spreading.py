@@ -19,8 +19,8 @@ CHUNK = 1024  # columns whose moments are computed anew, in float64, if that is 
 @inner
 def careful(x: Any, rows: Any, left: int, right: int, mean: Any, std: Any, bad: Any) -> None:
     """Mean and deviation of the columns left..right-1, in float64."""
-    share, center, total = 1.0 / rows.size, np.empty(right - left), np.zeros(right - left)
-    weigh(x, rows, left, right, np.full(rows.size, share), center, bad)
+    share, center, total = 1.0 / rows.size, np.zeros(right - left), np.zeros(right - left)
+    weigh(x, rows, left, np.full(rows.size, share), center, bad)
     for i in range(rows.size):
         row = x[rows[i], left:right]
         for c in range(total.size):

@@ -8,52 +8,59 @@ import numpy as np
 
 from ..jit import inner, kernel
 from ..parallel import GRID
-from ..vectors import LINE, dot_rows, weigh_rows
+from ..vectors import LINE, weigh_and_multiply, weigh_and_multiply_out, weigh_rows
 from .tiles import holds_bad, load
 
 CHUNK = 1024  # columns whose sums are in the cache together
 
 
 @inner
-def weigh(x: Any, rows: Any, left: int, right: int, weights: Any, total: Any, bad: Any) -> None:
-    """total = Σ w_i·x_i over the columns left..right-1, in float64: no sum is too large for it."""
-    lanes = LINE // x.itemsize
-    whole = total.size // lanes * lanes
-    weigh_rows(x, rows * x.shape[1] + left, weights, total[:whole])
-    for c in range(whole, total.size):
-        total[c] = 0.0
+def weigh_rest(x: Any, rows: Any, left: int, first: int, weights: Any, total: Any) -> None:
+    """total += Σ w_i·x_i for the columns from `first` on, of those that begin at left."""
+    for c in range(first, total.size):
         for i in range(rows.size):
             total[c] += weights[i] * x[rows[i], left + c]
+
+
+@inner
+def find_bad(x: Any, rows: Any, left: int, total: Any, bad: Any) -> None:
+    """Which rows hold NaN or Inf, if their sum does: in float64 no sum of others is too large."""
     if holds_bad(total):
         for i in range(rows.size):
-            bad[i] |= holds_bad(x[rows[i], left:right])
+            bad[i] |= holds_bad(x[rows[i], left : left + total.size])
+
+
+@inner
+def weigh(x: Any, rows: Any, left: int, weights: Any, total: Any, bad: Any) -> None:
+    """total += Σ w_i·x_i over the columns from left on, in float64."""
+    whole = total.size - total.size % (LINE // x.itemsize)
+    weigh_rows(x, rows * x.shape[1] + left, weights, total[:whole])
+    weigh_rest(x, rows, left, whole, weights, total)
+    find_bad(x, rows, left, total, bad)
 
 
 @kernel("=T[:,:]", "=int64[:]", "int64", "int64", "=float64[:]", "T[:]", "bool[:]")
 def combine(x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, bad: Any) -> None:
     """out = Σ w_i·x_i over the columns."""
-    total = np.empty(CHUNK)
+    room = np.empty(CHUNK)
     for left in range(start, stop, CHUNK):
-        right = min(left + CHUNK, stop)
-        part = total[: right - left]
-        weigh(x, rows, left, right, weights, part, bad)
-        load(part, 1.0, out[left - start : right - start])
+        total = room[: min(CHUNK, stop - left)]
+        total[:] = 0.0
+        weigh(x, rows, left, weights, total, bad)
+        load(total, 1.0, out[left - start : left - start + total.size])
 
 
 @inner
-def multiply(x: Any, rows: Any, left: int, other: Any, out: Any) -> None:
-    """out[i] += x_i·other over the columns from left on, in float64."""
-    lanes = LINE // x.itemsize
-    whole = other.size // lanes * lanes
-    dot_rows(x, rows * x.shape[1] + left, other[:whole], out)
+def multiply_rest(x: Any, rows: Any, left: int, first: int, other: Any, dots: Any) -> None:
+    """Add x_i·other for the columns from `first` on, of those that begin at left."""
     for i in range(rows.size):
-        for c in range(whole, other.size):
-            out[i] += x[rows[i], left + c] * other[c]
+        for c in range(first, other.size):
+            dots[i, 0] += x[rows[i], left + c] * other[c]
 
 
 @kernel(
     *("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=float64[:]", "float64", "=T[:]"),
-    *("=T[:]", "T[:]", "float64[:,:]", "bool[:]"),
+    *("=T[:]", "T[:]", "float64[:,:,:]", "bool[:]"),
 )
 def blend(
     x: Any,
@@ -69,27 +76,31 @@ def blend(
     dots: Any,
     bad: Any,
 ) -> None:
-    """out = Σ w_i·x_i + share·base, dots[block, i] += x_i·r over its columns, the last out·r.
+    """out = Σ w_i·x_i + share·base, and dots[block, i] += x_i·r over its columns, in four sums.
 
-    r is `out` if the reference is empty. For blocks see `pairs`.
+    The row of dots after the last one is for out·r; r is `out` if the reference is empty. For
+    blocks see `pairs`.
     """
-    total, other = np.empty(CHUNK), np.empty(CHUNK)
+    room, other = np.empty(CHUNK), np.empty(CHUNK)
     for left in range(start, stop, CHUNK):
-        right = min(left + CHUNK, stop)
-        part, s = total[: right - left], slice(left - start, right - start)
-        weigh(x, rows, left, right, weights, part, bad)
+        total = room[: min(CHUNK, stop - left)]
+        s, whole = slice(left - start, left - start + total.size), total.size // LINE * LINE
+        total[:] = 0.0
         if share != 0.0:
-            near = base[s]
-            for c in range(part.size):
-                part[c] += share * near[c]
-        load(part, 1.0, out[s])
-        near = part
+            load(base[s], share, total)
+        places, found = rows * x.shape[1] + left, dots[(left - start + skip) // GRID]
+        near = total
         if reference.size:
-            near = other[: right - left]
+            near = other[: total.size]
             load(reference[s], 1.0, near)
-        found = dots[(left - start + skip) // GRID]
-        multiply(x, rows, left, near, found)
+            weigh_and_multiply(x, places, weights, total[:whole], found, near[:whole])
+        else:
+            weigh_and_multiply_out(x, places, weights, total[:whole], found)
+        weigh_rest(x, rows, left, whole, weights, total)
+        multiply_rest(x, rows, left, whole, near, found)
+        find_bad(x, rows, left, total, bad)
+        load(total, 1.0, out[s])
         own = 0.0
-        for c in range(part.size):
-            own += part[c] * near[c]
-        found[rows.size] += own
+        for c in range(total.size):
+            own += total[c] * near[c]
+        found[rows.size, 0] += own

@@ -8,7 +8,13 @@ the place of their first number in the tile. Their length is a multiple of `BLOC
 from .gaps import HALF, add_gaps, add_own_gaps, fold
 from .sorting import exchange, exchange3
 from .spread import spread_rows, spread_tile
-from .sums import add_rows, dot_rows, scale_row, weigh_rows
+from .sums import (
+    add_rows,
+    scale_row,
+    weigh_and_multiply,
+    weigh_and_multiply_out,
+    weigh_rows,
+)
 from .tile import LINE, Tile, cgutils, generated, prefetch, void
 
 __all__ = [
@@ -19,7 +25,6 @@ __all__ = [
     "add_own_gaps",
     "add_rows",
     "cgutils",
-    "dot_rows",
     "exchange",
     "exchange3",
     "fold",
@@ -29,5 +34,7 @@ __all__ = [
     "spread_rows",
     "spread_tile",
     "void",
+    "weigh_and_multiply",
+    "weigh_and_multiply_out",
     "weigh_rows",
 ]

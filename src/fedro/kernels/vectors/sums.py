@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from .tile import LINE, Tile, boolean, cgutils, generated, void
+from .tile import AHEAD, LINE, Tile, boolean, cgutils, generated, void
 
 BLOCK = 4 * LINE  # bytes that a sum holds in registers
 
@@ -63,56 +63,71 @@ def scale_row(_: Any, t: Any, target: Any, x: Any, start: Any, scale: Any) -> An
 
 @generated
 def weigh_rows(_: Any, x: Any, places: Any, weights: Any, out: Any) -> Any:
-    """Put into out, in float64, the sum of rows of x that start at places, times their weights."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
-        kinds = signature.args
-        source = Tile(context, builder, kinds[0], values[0])
-        out = Tile(context, builder, kinds[3], values[3], 8 * source.lanes)
-        places, weights = (Tile(context, builder, kinds[k], values[k]) for k in (1, 2))
-        count = places.columns
-        total = cgutils.alloca_once(builder, out.vector)
-        with out.starts(8 * source.lanes) as (column, _):
-            builder.store(ir.Constant(out.vector, None), total)
-            with cgutils.for_range_slice(builder, count.type(0), count, count.type(1)) as (row, _):
-                value = source.load(builder.load(builder.gep(places.data, [row])), column)
-                wide = value if source.size == 8 else builder.fpext(value, out.vector)
-                weight = out.all(builder.load(builder.gep(weights.data, [row])))
-                product = builder.fmul(wide, weight, flags=("contract",))
-                product = builder.fadd(builder.load(total), product, flags=("contract",))
-                builder.store(product, total)
-            out.store(builder.load(total), column)
-
-    return void(x, places, weights, out), generate
+    """Add to out, in float64, the rows of x that start at places, times their weights."""
+    return void(x, places, weights, out), _weigh
 
 
 @generated
-def dot_rows(_: Any, x: Any, places: Any, other: Any, out: Any) -> Any:
-    """Add to out the inner products of rows of x that start at places with a row of float64."""
+def weigh_and_multiply(
+    _: Any, x: Any, places: Any, weights: Any, out: Any, dots: Any, other: Any
+) -> Any:
+    """The same, and add to dots, four sums a row, the products of the rows with another one."""
+    return void(x, places, weights, out, dots, other), _weigh
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
-        kinds = signature.args
-        source = Tile(context, builder, kinds[0], values[0])
-        other = Tile(context, builder, kinds[2], values[2], 8 * source.lanes)
-        places, out = (Tile(context, builder, kinds[k], values[k]) for k in (1, 3))
-        count = places.columns
-        total = cgutils.alloca_once(builder, other.vector)
-        with cgutils.for_range_slice(builder, count.type(0), count, count.type(1)) as (row, _):
-            place = builder.load(builder.gep(places.data, [row]))
-            builder.store(ir.Constant(other.vector, None), total)
-            with other.starts(8 * source.lanes) as (column, _):
-                value = source.load(place, column)
-                wide = value if source.size == 8 else builder.fpext(value, other.vector)
-                product = builder.fmul(wide, other.load(column), flags=("contract",))
-                product = builder.fadd(builder.load(total), product, flags=("contract",))
-                builder.store(product, total)
-            room = builder.gep(out.data, [row])
-            lanes = [
-                builder.extract_element(builder.load(total), ir.IntType(32)(k))
-                for k in range(other.lanes)
-            ]
-            while len(lanes) > 1:
-                lanes = [builder.fadd(*lanes[k : k + 2]) for k in range(0, len(lanes), 2)]
-            builder.store(builder.fadd(builder.load(room), lanes[0]), room)
 
-    return void(x, places, other, out), generate
+@generated
+def weigh_and_multiply_out(_: Any, x: Any, places: Any, weights: Any, out: Any, dots: Any) -> Any:
+    """The same, with out, as it is then, for the other row."""
+    return void(x, places, weights, out, dots), _weigh
+
+
+def _weigh(context: Any, builder: Any, signature: Any, values: Any) -> None:
+    """All three; a line of columns is held in registers while the rows go by."""
+    kinds = signature.args
+    source = Tile(context, builder, kinds[0], values[0])
+    wide = 8 * source.lanes
+    places, weights = (Tile(context, builder, kinds[k], values[k]) for k in (1, 2))
+    out, *others = (
+        Tile(context, builder, kinds[k], values[k], wide) for k in (3, 5) if k < len(kinds)
+    )
+    dots = Tile(context, builder, kinds[4], values[4], 4 * 8) if len(kinds) > 4 else None
+    count, total = places.columns, cgutils.alloca_once(builder, out.vector)
+
+    def rows() -> Any:
+        return cgutils.for_range_slice(builder, count.type(0), count, count.type(1))
+
+    def line(row: Any, column: Any) -> Any:
+        place = builder.load(builder.gep(places.data, [row]))
+        source.fetch(place, column, column.type(AHEAD * source.lanes))
+        value = source.load(place, column)
+        return value if source.size == 8 else builder.fpext(value, out.vector)
+
+    def multiply(tile: Tile, row: Any, value: Any, other: Any) -> None:
+        product = builder.fmul(value, other)
+        parts = [_part(builder, product, k) for k in range(0, source.lanes, 4)]
+        while len(parts) > 1:
+            parts = [builder.fadd(*parts[k : k + 2]) for k in range(0, len(parts), 2)]
+        place = builder.mul(row, row.type(4))
+        tile.store(builder.fadd(tile.load(place), parts[0]), place)
+
+    with out.starts(wide) as (column, _):
+        builder.store(out.load(column), total)
+        other = others[0].load(column) if others else None
+        with rows() as (row, _):
+            value = line(row, column)
+            weight = out.all(builder.load(builder.gep(weights.data, [row])))
+            share = builder.fmul(value, weight, flags=("contract",))
+            builder.store(builder.fadd(builder.load(total), share, flags=("contract",)), total)
+            if dots and others:
+                multiply(dots, row, value, other)
+        out.store(builder.load(total), column)
+        if dots and not others:
+            with rows() as (row, _):
+                multiply(dots, row, line(row, column), builder.load(total))
+
+
+def _part(builder: Any, vector: Any, first: int) -> Any:
+    """Four lanes of a vector."""
+    number = ir.IntType(32)
+    which = ir.Constant(ir.VectorType(number, 4), [number(first + k) for k in range(4)])
+    return builder.shuffle_vector(vector, vector, which)

@@ -14,6 +14,7 @@ cgutils: Any = untyped
 boolean, void = (getattr(numba.types, name) for name in ("boolean", "void"))
 
 LINE = 64  # bytes of a vector: a cache line
+AHEAD = 16  # lines before one is needed that it is asked for, where rows go by side by side
 
 
 def generated(function: Callable[..., Any]) -> Any:
@@ -46,6 +47,15 @@ class Tile:
         """The line that starts at a place."""
         return self.builder.load(self.line(*offsets), align=self.size)
 
+    def fetch(self, *offsets: Any) -> None:
+        """Have a line brought to the cache; nothing waits for it, and it need not exist."""
+        number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        function = ir.FunctionType(ir.VoidType(), (byte, number, number, number))
+        module, name = self.builder.module, "llvm.prefetch.p0i8"
+        target = module.globals.get(name) or ir.Function(module, function, name)
+        address = self.builder.bitcast(self.line(*offsets), byte)
+        self.builder.call(target, (address, number(0), number(3), number(1)))  # read, nearest, data
+
     def store(self, value: Any, *offsets: Any) -> None:
         """Write a line."""
         self.builder.store(value, self.line(*offsets), align=self.size)
@@ -69,12 +79,6 @@ def prefetch(_: Any, x: Any, place: Any) -> Any:
     """Have the line at a place of a matrix brought to the cache; nothing waits for it."""
 
     def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
-        data = context.make_array(signature.args[0])(context, builder, values[0]).data
-        number, byte = ir.IntType(32), ir.IntType(8).as_pointer()
-        function = ir.FunctionType(ir.VoidType(), (byte, number, number, number))
-        name = "llvm.prefetch.p0i8"
-        target = builder.module.globals.get(name) or ir.Function(builder.module, function, name)
-        address = builder.bitcast(builder.gep(data, [values[1]]), byte)
-        builder.call(target, (address, number(0), number(3), number(1)))  # to read, nearest, data
+        Tile(context, builder, signature.args[0], values[0]).fetch(values[1])
 
     return void(x, place), generate
