@@ -97,17 +97,16 @@ def blend(
     out, kernel, none = x.empty(), compiled.blend.prepare(x.work), np.empty(0, dtype=x.work)
 
     def task(start: int, stop: int) -> tuple[Array, Mask]:
-        dots, bad = _room(start, stop, (rows.size + 1, 4)), np.zeros(rows.size + 1, dtype=bool)
+        dots, bad = _room(start, stop, (rows.size + 1,)), np.zeros(rows.size + 1, dtype=bool)
         for piece, part in x.pieces(rows, start, stop):
             near, far = (none if v is None else v[part] for v in (base, reference))
             with x.writing(out, part) as block:
                 kernel(*piece, part.start - start, weights, share, near, far, block, dots, bad)
         return dots, bad
 
-    step = stride(x.shape[1], 4 * rows.size + 4)
-    dots, bad = _sum(_watched(task, x, step, progress), np.zeros((rows.size + 1, 4)))
-    with np.errstate(invalid="ignore"):  # of rows that are not finite
-        return out, dots.sum(axis=1), ~bad[:-1]
+    step = stride(x.shape[1], rows.size + 1)
+    dots, bad = _sum(_watched(task, x, step, progress), np.zeros(rows.size + 1))
+    return out, dots, ~bad[:-1]
 
 
 def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
@@ -218,7 +217,7 @@ def _mixed(
         yield (mixed, np.arange(len(dense)), 0, right - left), slice(left, right)
 
 
-def _room(start: int, stop: int, shape: tuple[int, int]) -> Array:
+def _room(start: int, stop: int, shape: tuple[int, ...]) -> Array:
     """Zeros for each block of the grid in the columns start..stop-1."""
     return np.zeros((-(-(stop - start) // GRID), *shape))
 

@@ -51,16 +51,26 @@ def combine(x: Any, rows: Any, start: int, stop: int, weights: Any, out: Any, ba
 
 
 @inner
-def multiply_rest(x: Any, rows: Any, left: int, first: int, other: Any, dots: Any) -> None:
-    """Add x_i·other for the columns from `first` on, of those that begin at left."""
-    for i in range(rows.size):
-        for c in range(first, other.size):
-            dots[i, 0] += x[rows[i], left + c] * other[c]
+def gather(sums: Any, dots: Any) -> None:
+    """dots[i] += the lanes of its sums, in float64; these are then zero."""
+    for i in range(len(sums)):
+        for lane in range(sums.shape[1]):
+            dots[i] += np.float64(sums[i, lane])
+            sums[i, lane] = 0.0
+
+
+@inner
+def product(a: Any, b: Any) -> float:
+    """a·b, in float64."""
+    total = 0.0
+    for c in range(a.size):
+        total += np.float64(a[c]) * np.float64(b[c])
+    return total
 
 
 @kernel(
     *("=T[:,:]", "=int64[:]", "int64", "int64", "int64", "=float64[:]", "float64", "=T[:]"),
-    *("=T[:]", "T[:]", "float64[:,:,:]", "bool[:]"),
+    *("=T[:]", "T[:]", "float64[:,:]", "bool[:]"),
 )
 def blend(
     x: Any,
@@ -76,31 +86,30 @@ def blend(
     dots: Any,
     bad: Any,
 ) -> None:
-    """out = Σ w_i·x_i + share·base, and dots[block, i] += x_i·r over its columns, in four sums.
+    """out = Σ w_i·x_i + share·base, and dots[block, i] += x_i·r over its columns, the last out·r.
 
-    The row of dots after the last one is for out·r; r is `out` if the reference is empty. For
-    blocks see `pairs`.
+    r is `out` if the reference is empty. Products are made in the type of x: those that are too
+    large or too small for it are lost. For blocks see `pairs`.
     """
-    room, other = np.empty(CHUNK), np.empty(CHUNK)
+    room, lanes = np.empty(CHUNK), LINE // x.itemsize
+    sums = np.zeros((rows.size, lanes), dtype=x.dtype)
     for left in range(start, stop, CHUNK):
         total = room[: min(CHUNK, stop - left)]
-        s, whole = slice(left - start, left - start + total.size), total.size // LINE * LINE
+        s, whole = slice(left - start, left - start + total.size), total.size // lanes * lanes
         total[:] = 0.0
         if share != 0.0:
             load(base[s], share, total)
         places, found = rows * x.shape[1] + left, dots[(left - start + skip) // GRID]
-        near = total
         if reference.size:
-            near = other[: total.size]
-            load(reference[s], 1.0, near)
-            weigh_and_multiply(x, places, weights, total[:whole], found, near[:whole])
+            near = reference[s]
+            weigh_and_multiply(x, places, weights, total[:whole], sums, near[:whole])
         else:
-            weigh_and_multiply_out(x, places, weights, total[:whole], found)
+            weigh_and_multiply_out(x, places, weights, total[:whole], sums)
         weigh_rest(x, rows, left, whole, weights, total)
-        multiply_rest(x, rows, left, whole, near, found)
-        find_bad(x, rows, left, total, bad)
         load(total, 1.0, out[s])
-        own = 0.0
-        for c in range(total.size):
-            own += total[c] * near[c]
-        found[rows.size, 0] += own
+        near = reference[s] if reference.size else out[s]
+        gather(sums, found)
+        for i in range(rows.size):
+            found[i] += product(x[rows[i], left + whole : left + total.size], near[whole:])
+        found[rows.size] += product(total, near)
+        find_bad(x, rows, left, total, bad)

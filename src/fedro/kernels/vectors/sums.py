@@ -71,7 +71,7 @@ def weigh_rows(_: Any, x: Any, places: Any, weights: Any, out: Any) -> Any:
 def weigh_and_multiply(
     _: Any, x: Any, places: Any, weights: Any, out: Any, dots: Any, other: Any
 ) -> Any:
-    """The same, and add to dots, four sums a row, the products of the rows with another one."""
+    """The same, and add to the lanes of dots, a line a row, the products with another row."""
     return void(x, places, weights, out, dots, other), _weigh
 
 
@@ -84,50 +84,34 @@ def weigh_and_multiply_out(_: Any, x: Any, places: Any, weights: Any, out: Any, 
 def _weigh(context: Any, builder: Any, signature: Any, values: Any) -> None:
     """All three; a line of columns is held in registers while the rows go by."""
     kinds = signature.args
-    source = Tile(context, builder, kinds[0], values[0])
-    wide = 8 * source.lanes
-    places, weights = (Tile(context, builder, kinds[k], values[k]) for k in (1, 2))
-    out, *others = (
-        Tile(context, builder, kinds[k], values[k], wide) for k in (3, 5) if k < len(kinds)
+    source, places, weights = (Tile(context, builder, kinds[k], values[k]) for k in range(3))
+    out = Tile(context, builder, kinds[3], values[3], 8 * source.lanes)
+    dots, other = (
+        Tile(context, builder, kinds[k], values[k]) if k < len(kinds) else None for k in (4, 5)
     )
-    dots = Tile(context, builder, kinds[4], values[4], 4 * 8) if len(kinds) > 4 else None
     count, total = places.columns, cgutils.alloca_once(builder, out.vector)
 
     def rows() -> Any:
         return cgutils.for_range_slice(builder, count.type(0), count, count.type(1))
 
-    def line(row: Any, column: Any) -> Any:
-        place = builder.load(builder.gep(places.data, [row]))
-        source.fetch(place, column, column.type(AHEAD * source.lanes))
-        value = source.load(place, column)
-        return value if source.size == 8 else builder.fpext(value, out.vector)
-
-    def multiply(tile: Tile, row: Any, value: Any, other: Any) -> None:
-        product = builder.fmul(value, other)
-        parts = [_part(builder, product, k) for k in range(0, source.lanes, 4)]
-        while len(parts) > 1:
-            parts = [builder.fadd(*parts[k : k + 2]) for k in range(0, len(parts), 2)]
-        place = builder.mul(row, row.type(4))
-        tile.store(builder.fadd(tile.load(place), parts[0]), place)
-
-    with out.starts(wide) as (column, _):
+    with out.starts(8 * source.lanes) as (column, _):
         builder.store(out.load(column), total)
-        other = others[0].load(column) if others else None
         with rows() as (row, _):
-            value = line(row, column)
+            place = builder.load(builder.gep(places.data, [row]))
+            source.fetch(place, column, column.type(AHEAD * source.lanes))
+            value = source.load(place, column)
+            wide = value if source.size == 8 else builder.fpext(value, out.vector)
             weight = out.all(builder.load(builder.gep(weights.data, [row])))
-            share = builder.fmul(value, weight, flags=("contract",))
+            share = builder.fmul(wide, weight, flags=("contract",))
             builder.store(builder.fadd(builder.load(total), share, flags=("contract",)), total)
-            if dots and others:
-                multiply(dots, row, value, other)
         out.store(builder.load(total), column)
-        if dots and not others:
-            with rows() as (row, _):
-                multiply(dots, row, line(row, column), builder.load(total))
-
-
-def _part(builder: Any, vector: Any, first: int) -> Any:
-    """Four lanes of a vector."""
-    number = ir.IntType(32)
-    which = ir.Constant(ir.VectorType(number, 4), [number(first + k) for k in range(4)])
-    return builder.shuffle_vector(vector, vector, which)
+        if not dots:
+            return
+        near = other.load(column) if other else builder.load(total)
+        if near.type != source.vector:
+            near = builder.fptrunc(near, source.vector)
+        with rows() as (row, _):
+            place = builder.load(builder.gep(places.data, [row]))
+            lane = builder.mul(row, row.type(source.lanes))
+            product = builder.fmul(source.load(place, column), near, flags=("contract",))
+            dots.store(builder.fadd(dots.load(lane), product, flags=("contract",)), lane)
