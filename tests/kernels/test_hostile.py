@@ -120,6 +120,21 @@ def test_distances_at_every_scale(scale: float, backend: Any) -> None:
 
 
 @everywhere
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e-5, 1e18, 1e30])
+def test_products_at_every_scale(scale: float, backend: Any) -> None:
+    x = (honest(np.float64) * scale).astype(np.float32)
+    wide, weights = reference.wide(x), np.linspace(-1, 1, N)
+    for other in (x[1], None):
+        found = kernels.blend(x, weights, other, plus=(0.5, x[2]), backend=backend)
+        value = weights @ wide + 0.5 * wide[2]
+        r = value if other is None else wide[1]
+        np.testing.assert_allclose(found.value, value, rtol=1e-6, atol=1e-6 * scale)
+        np.testing.assert_allclose(found.own, value @ r, rtol=1e-5)
+        size = np.linalg.norm(wide, axis=1) * np.linalg.norm(r)
+        assert (np.abs(found.dots - wide @ r) <= 1e-6 * size).all()
+
+
+@everywhere
 def test_distances_of_mixed_scales(backend: Any) -> None:
     rng = np.random.default_rng(1)
     x = (rng.standard_normal((N, D)) * 10.0 ** rng.uniform(-40, 37, (N, D))).astype(np.float32)

@@ -131,8 +131,12 @@ def blend(
     w = _weights(weights, picked.size)
     r = None if reference is None else _reference(x, reference)
     share, base = (0.0, None) if plus is None else (float(plus[0]), _reference(x, plus[1]))
-    value, dots, finite = _backend(x, backend).blend(x, picked, w, share, base, r, progress)
-    return Blend(value, dots[:-1], float(dots[-1]), finite)
+    used = _backend(x, backend)
+    value, own, dots, finite = used.blend(x, picked, w, share, base, r, progress)
+    if dots is None:
+        r = _reference(x, value) if r is None else r
+        dots = used.facts(x, picked, r, np.zeros((picked.size, 3)), progress)[0][:, 1]
+    return Blend(value, dots, own, finite)
 
 
 def moments(

@@ -22,7 +22,7 @@ SAFE = {
     "float32": np.array([2.0**-100, 2.0**127], dtype=np.float32),
     "float64": np.array([0.0, np.inf]),
 }
-# Sums of squares between these lost nothing to the ends of float32, tile by tile.
+# Sums of products between these lost nothing to the ends of float32, tile by tile.
 TRUSTED = 2.0**-80, 2.0**200
 
 
@@ -92,8 +92,8 @@ def blend(
     base: Array | None,
     reference: Array | None,
     progress: Progress,
-) -> tuple[Any, NDArray[np.float64], Mask]:
-    """Σ w_i·x_i + share·base, and the products of the rows and of this with the reference."""
+) -> tuple[Any, float, NDArray[np.float64] | None, Mask]:
+    """Σ w_i·x_i + share·base, its product with the reference, and the rows', unless out of range."""
     out, kernel, none = x.empty(), compiled.blend.prepare(x.work), np.empty(0, dtype=x.work)
 
     def task(start: int, stop: int) -> tuple[Array, Mask]:
@@ -106,7 +106,8 @@ def blend(
 
     step = stride(x.shape[1], rows.size + 1)
     dots, bad = _sum(_watched(task, x, step, progress), np.zeros(rows.size + 1))
-    return out, dots, ~bad[:-1]
+    trusted = TRUSTED[0] <= np.abs(dots[:-1]).max() <= TRUSTED[1]
+    return out, float(dots[-1]), dots[:-1] if trusted else None, ~bad[:-1]
 
 
 def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:

@@ -72,8 +72,8 @@ def blend(
     base: Array | None,
     reference: Array | None,
     progress: Progress,
-) -> tuple[Any, NDArray[np.float64], Mask]:
-    """Σ w_i·x_i + share·base, and the products of the rows and of this with the reference."""
+) -> tuple[Any, float, NDArray[np.float64], Mask]:
+    """Σ w_i·x_i + share·base, its product with the reference, and the rows'."""
     out, finite = _vector(x), torch.ones(rows.size, dtype=torch.bool)
     dots = torch.zeros(rows.size + 1, dtype=torch.float64)
     for part, chunk in _chunks(x, rows, progress):
@@ -88,7 +88,7 @@ def blend(
         out[part] = total.to(chunk.dtype)
         far = total if far is None else far
         dots += _row_sums(torch.cat([wide, total[None]]) * far)
-    return x.like(out), dots.numpy(), finite.numpy()
+    return x.like(out), float(dots[-1]), dots[:-1].numpy(), finite.numpy()
 
 
 def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:

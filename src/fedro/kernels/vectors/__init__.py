@@ -8,13 +8,7 @@ the place of their first number in the tile. Their length is a multiple of `BLOC
 from .gaps import HALF, add_gaps, add_own_gaps, fold
 from .sorting import exchange, exchange3
 from .spread import spread_rows, spread_tile
-from .sums import (
-    add_rows,
-    scale_row,
-    weigh_and_multiply,
-    weigh_and_multiply_out,
-    weigh_rows,
-)
+from .sums import add_rows, blend_and_multiply, blend_rows, scale_row, weigh_rows
 from .tile import LINE, Tile, cgutils, generated, prefetch, void
 
 __all__ = [
@@ -24,6 +18,8 @@ __all__ = [
     "add_gaps",
     "add_own_gaps",
     "add_rows",
+    "blend_and_multiply",
+    "blend_rows",
     "cgutils",
     "exchange",
     "exchange3",
@@ -34,7 +30,5 @@ __all__ = [
     "spread_rows",
     "spread_tile",
     "void",
-    "weigh_and_multiply",
-    "weigh_and_multiply_out",
     "weigh_rows",
 ]

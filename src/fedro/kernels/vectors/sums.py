@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
@@ -64,54 +65,92 @@ def scale_row(_: Any, t: Any, target: Any, x: Any, start: Any, scale: Any) -> An
 @generated
 def weigh_rows(_: Any, x: Any, places: Any, weights: Any, out: Any) -> Any:
     """Add to out, in float64, the rows of x that start at places, times their weights."""
-    return void(x, places, weights, out), _weigh
+
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> None:
+        source, places, weights, out = _tiles(context, builder, signature.args[:4], values[:4])
+        with out.starts(8 * source.lanes) as (column, _):
+            out.store(_weighed(source, places, weights, column, out.load(column)), column)
+
+    return void(x, places, weights, out), generate
 
 
 @generated
-def weigh_and_multiply(
-    _: Any, x: Any, places: Any, weights: Any, out: Any, dots: Any, other: Any
+def blend_rows(
+    _: Any, x: Any, places: Any, weights: Any, own: Any, share: Any, base: Any, out: Any, dots: Any
 ) -> Any:
-    """The same, and add to the lanes of dots, a line a row, the products with another row."""
-    return void(x, places, weights, out, dots, other), _weigh
+    """out = share·base + the rows of x that start at places, times their weights.
+
+    Add to the lanes of dots, a line a row, the products of the rows with out, and to those of own,
+    in float64, out·out.
+    """
+    return void(x, places, weights, own, share, base, out, dots), _blend
 
 
 @generated
-def weigh_and_multiply_out(_: Any, x: Any, places: Any, weights: Any, out: Any, dots: Any) -> Any:
-    """The same, with out, as it is then, for the other row."""
-    return void(x, places, weights, out, dots), _weigh
+def blend_and_multiply(
+    _: Any,
+    x: Any,
+    places: Any,
+    weights: Any,
+    own: Any,
+    share: Any,
+    base: Any,
+    out: Any,
+    dots: Any,
+    other: Any,
+) -> Any:
+    """The same, with products with another row."""
+    return void(x, places, weights, own, share, base, out, dots, other), _blend
 
 
-def _weigh(context: Any, builder: Any, signature: Any, values: Any) -> None:
-    """All three; a line of columns is held in registers while the rows go by."""
-    kinds = signature.args
-    source, places, weights = (Tile(context, builder, kinds[k], values[k]) for k in range(3))
-    out = Tile(context, builder, kinds[3], values[3], 8 * source.lanes)
-    dots, other = (
-        Tile(context, builder, kinds[k], values[k]) if k < len(kinds) else None for k in (4, 5)
+def _tiles(context: Any, builder: Any, kinds: Any, values: Any) -> Iterator[Tile]:
+    """Tiles in lines of the first one's lanes, which are wider for float64."""
+    first = Tile(context, builder, kinds[0], values[0])
+    yield first
+    for kind, value in zip(kinds[1:], values[1:], strict=True):
+        yield Tile(context, builder, kind, value, first.lanes * kind.dtype.bitwidth // 8)
+
+
+def _weighed(source: Tile, places: Tile, weights: Tile, column: Any, start: Any) -> Any:
+    """The start plus the rows times their weights, held in registers while the rows go by."""
+    builder, count = source.builder, places.columns
+    total = cgutils.alloca_once_value(builder, start)
+    with cgutils.for_range_slice(builder, count.type(0), count, count.type(1)) as (row, _):
+        place = builder.load(builder.gep(places.data, [row]))
+        source.fetch(place, column, column.type(AHEAD * source.lanes))
+        value = _as(builder, source.load(place, column), start.type)
+        weight = weights.all(builder.load(builder.gep(weights.data, [row])))
+        share = builder.fmul(value, weight, flags=("contract",))
+        builder.store(builder.fadd(builder.load(total), share, flags=("contract",)), total)
+    return builder.load(total)
+
+
+def _blend(context: Any, builder: Any, signature: Any, values: Any) -> None:
+    """Both ways; a line's rows are in the first cache when they are multiplied."""
+    kinds, share = signature.args, values[4]
+    which = [k for k in range(len(kinds)) if k != 4]
+    source, places, weights, own, base, out, dots, *others = _tiles(
+        context, builder, [kinds[k] for k in which], [values[k] for k in which]
     )
-    count, total = places.columns, cgutils.alloca_once(builder, out.vector)
-
-    def rows() -> Any:
-        return cgutils.for_range_slice(builder, count.type(0), count, count.type(1))
-
-    with out.starts(8 * source.lanes) as (column, _):
-        builder.store(out.load(column), total)
-        with rows() as (row, _):
-            place = builder.load(builder.gep(places.data, [row]))
-            source.fetch(place, column, column.type(AHEAD * source.lanes))
-            value = source.load(place, column)
-            wide = value if source.size == 8 else builder.fpext(value, out.vector)
-            weight = out.all(builder.load(builder.gep(weights.data, [row])))
-            share = builder.fmul(wide, weight, flags=("contract",))
-            builder.store(builder.fadd(builder.load(total), share, flags=("contract",)), total)
-        out.store(builder.load(total), column)
-        if not dots:
-            return
-        near = other.load(column) if other else builder.load(total)
-        if near.type != source.vector:
-            near = builder.fptrunc(near, source.vector)
-        with rows() as (row, _):
+    count, zero = places.columns, places.columns.type(0)
+    with out.starts() as (column, _):
+        start = _as(builder, base.load(column), own.vector)
+        start = builder.fmul(start, own.all(share))
+        total = _weighed(source, places, weights, column, start)
+        near = others[0].load(column) if others else _as(builder, total, source.vector)
+        out.store(_as(builder, total, source.vector), column)
+        product = builder.fmul(total, _as(builder, near, own.vector))
+        own.store(builder.fadd(own.load(zero), product), zero)
+        with cgutils.for_range_slice(builder, zero, count, count.type(1)) as (row, _):
             place = builder.load(builder.gep(places.data, [row]))
             lane = builder.mul(row, row.type(source.lanes))
             product = builder.fmul(source.load(place, column), near, flags=("contract",))
             dots.store(builder.fadd(dots.load(lane), product, flags=("contract",)), lane)
+
+
+def _as(builder: Any, value: Any, vector: Any) -> Any:
+    """A vector of floats as one of another size."""
+    if value.type == vector:
+        return value
+    narrow = isinstance(vector.element, ir.FloatType)
+    return builder.fptrunc(value, vector) if narrow else builder.fpext(value, vector)
