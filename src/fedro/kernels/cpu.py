@@ -93,7 +93,7 @@ def blend(
     reference: Array | None,
     progress: Progress,
 ) -> tuple[Any, float, NDArray[np.float64] | None, Mask]:
-    """Σ w_i·x_i + share·base, its product with the reference, and the rows', unless out of range."""
+    """Σ w_i·x_i + share·base, its product with the reference, and the rows' if in range."""
     out, kernel, none = x.empty(), compiled.blend.prepare(x.work), np.empty(0, dtype=x.work)
 
     def task(start: int, stop: int) -> tuple[Array, Mask]:

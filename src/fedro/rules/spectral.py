@@ -8,6 +8,8 @@ from fedro.rules.rows import Floats, Rows
 from fedro.rules.selection import smallest
 from fedro.rules.table import register
 
+TIE = 1e-9  # deviations that differ by less are equal: copies of a row stay or go together
+
 
 def gram(sq: Floats, weights: Floats) -> Floats:
     """(x_i − μ)·(x_j − μ) from squared distances, μ = Σ weights_i·x_i."""
@@ -43,7 +45,7 @@ def caf(rows: Rows) -> Any:
         if largest == 0:
             break
         left = left * np.maximum(0.0, 1 - deviations / largest)
-        left[(left > 0) & (deviations >= largest)] = 0.0
+        left[deviations >= (1 - TIE) * largest] = 0.0  # not what rounding leaves of one of them
     return rows.combine(best)
 
 

@@ -12,6 +12,7 @@ from ..vectors import LINE, blend_and_multiply, blend_rows, weigh_rows
 from .tiles import holds_bad, load
 
 CHUNK = 1024  # columns whose sums are in the cache together
+GROUP = 16  # rows that go by side by side: of more, what was fetched is gone before it is used
 
 
 @inner
@@ -25,7 +26,10 @@ def find_bad(x: Any, rows: Any, left: int, right: int, bad: Any) -> None:
 def weigh(x: Any, rows: Any, left: int, weights: Any, total: Any, bad: Any) -> None:
     """total += Σ w_i·x_i over the columns from left on, in float64: no sum is too large for it."""
     whole = total.size - total.size % (LINE // x.itemsize)
-    weigh_rows(x, rows * x.shape[1] + left, weights, total[:whole])
+    places = rows * x.shape[1] + left
+    for first in range(0, rows.size, GROUP):
+        some = slice(first, first + GROUP)
+        weigh_rows(x, places[some], weights[some], total[:whole])
     for c in range(whole, total.size):
         for i in range(rows.size):
             total[c] += weights[i] * x[rows[i], left + c]

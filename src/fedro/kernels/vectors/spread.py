@@ -6,7 +6,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from .tile import Tile, boolean, cgutils, generated
+from .tile import AHEAD, Tile, boolean, cgutils, generated
 
 SLACK = 1 / 64  # the share of a variance, at most, that a rounded mean may account for
 SAFE = 2.0**-100, 2.0**100  # the variances that are trusted; no square of a gap is then lost
@@ -54,9 +54,12 @@ def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         builder.store(zeros, total)
         builder.store(ir.Constant(bits, None), unequal)
         with rows() as (row, _):
-            value = source.load(builder.load(builder.gep(starts, [row])), column)
+            place = builder.load(builder.gep(starts, [row]))
+            value = source.load(place, column)
             if tile:
                 tile.store(value, builder.mul(row, tile.columns), column)
+            else:
+                source.fetch(place, column, index(AHEAD * source.lanes))
             gap = builder.fsub(value, origin)
             add(total, gap)
             builder.store(builder.or_(builder.load(unequal), builder.bitcast(gap, bits)), unequal)

@@ -14,7 +14,7 @@ cgutils: Any = untyped
 boolean, void = (getattr(numba.types, name) for name in ("boolean", "void"))
 
 LINE = 64  # bytes of a vector: a cache line
-AHEAD = 16  # lines before one is needed that it is asked for, where rows go by side by side
+AHEAD = 4  # lines before one is needed that it is asked for, where rows go by side by side
 
 
 def generated(function: Callable[..., Any]) -> Any:
