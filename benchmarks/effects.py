@@ -20,6 +20,7 @@ ATTACKS = {
         *("label_flip", "gauss(std=1.0)", "zero", "nan", "inf", "huge", "min_max", "min_sum"),
         *("agr_tailored", "optimal_alie", "optimal_foe", "ambush", "worst"),
         *("silent", "silent_when_weak | foe", "backdoor", "backdoor | scaling"),
+        "backdoor | constrain(alpha=0.5) | scaling",
     ],
     "femnist": [
         *("none", "sign_flip", "foe", "alie", "mimic", "min_max"),

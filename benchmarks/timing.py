@@ -1,4 +1,4 @@
-"""Timing that noise disturbs little: candidates take turns, and what is compared is near in time."""
+"""Timing that noise disturbs little: candidates take turns, beside what they are compared with."""
 
 import statistics
 import time

@@ -730,7 +730,8 @@ def stages(draw: st.DrawFn) -> Stage:
     for key, parameter in entry.options.items():
         if parameter.default is parameter.empty or draw(st.booleans()):
             lists = st.sampled_from(["foe", "alie(z=1.0); zero"])  # of attacks, for `worst`
-            special = {"among": lists, "share": st.floats(0.01, 1.0)}
+            shares = st.floats(0.01, 1.0)
+            special = {"among": lists, "share": shares, "alpha": shares}
             any_value = values(parameter.annotation, entry.least.get(key))
             options[key] = draw(special.get(key, any_value))
     return Stage(entry.name, options)

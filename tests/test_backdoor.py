@@ -12,6 +12,7 @@ from torch import Tensor
 from fedro import Experiment, Round, prepare, run, run_into
 from fedro.attacks import ATTACKS, parse_attack
 from fedro.attacks import poison as register_poison
+from fedro.attacks import train as register_train
 from fedro.data import Examples
 from fedro.data.own import from_clients
 from fedro.display import closing
@@ -19,8 +20,8 @@ from fedro.logs import tensorboard_log
 from fedro.measures import Score
 from fedro.record import read
 from fedro.recorded import summarize
-from fedro.rounds import backdoor_of
-from fedro.server import State
+from fedro.rounds import backdoor_of, one_round
+from fedro.server import State, sample
 from test_attacks import make, same_bits, sent
 
 POISONERS = sorted(name for name in ATTACKS if ATTACKS[name].hook == "poison")
@@ -249,6 +250,62 @@ def test_scaling_makes_one_message_at_a_time() -> None:
     assert rows is not None
     assert not isinstance(rows, Tensor)
     assert len({message.data_ptr() for message in rows}) == 1
+
+
+# --- constrain and scale -----------------------------------------------------------------------
+
+
+def test_constrain_is_the_last_stage_that_says_so() -> None:
+    attack = parse_attack("backdoor | constrain(alpha=0.7) | scaling")
+    assert attack.restraint == pytest.approx(0.3)
+    assert attack.trains
+    assert attack.knows == {"own data", "own update"}
+    assert parse_attack("constrain(alpha=0.2) | constrain(alpha=1.0)").restraint == 0.0
+    assert parse_attack("backdoor | scaling").restraint == 0.0
+    assert not parse_attack("constrain(alpha=0.7) | foe").trains
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("constrain", "alpha"),
+        ("constrain(alpha=0)", "more than 0 and at most 1"),
+        ("constrain(alpha=1.5)", "more than 0 and at most 1"),
+        ("constrain(alpha='a')", "alpha"),
+        ("constrain(beta=1.0)", "alpha"),
+    ],
+)
+def test_constrain_with_a_wrong_alpha_is_told(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_attack(text)
+
+
+def test_a_restraint_of_your_own_is_checked_before_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
+
+    @register_train()
+    def odd() -> float:
+        """A restraint that cannot be."""
+        return 2.0
+
+    with pytest.raises(ValueError, match="need one from 0 to 1"):
+        prepare(DIGITS.replace(attack="backdoor | odd"))
+
+
+def test_only_the_bad_are_held_back() -> None:
+    free, held = (DIGITS.replace(attack=a) for a in ("backdoor", "backdoor | constrain(alpha=0.1)"))
+    updates = []
+    for experiment in (free, held):
+        setup = prepare(experiment)
+        with setup.make_engine() as engine:
+            one_round(setup, engine, State(0, setup.start))
+            updates.append(engine.updates.clone())
+    bad = setup.byzantine[sample(0, 0, 12, 7)]
+    assert 0 < bad.sum() < 7
+    assert torch.equal(updates[0][~bad], updates[1][~bad])
+    assert (updates[1][bad].norm(dim=1) < 0.5 * updates[0][bad].norm(dim=1)).all()
 
 
 # --- in a run ----------------------------------------------------------------------------------

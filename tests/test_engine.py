@@ -22,12 +22,12 @@ X = torch.from_numpy(stream(0, "test data").random((200, *SHAPE), dtype="float32
 Y = torch.from_numpy(stream(0, "test labels").integers(CLASSES, size=200))
 
 
-def job(row, data=(X, Y)):
+def job(row, data=(X, Y), restraint=0.0):
     def batches():
         index = torch.from_numpy(stream(1, "test batches", row).integers(200, size=(STEPS, BATCH)))
         return data[0][index], data[1][index]
 
-    return Job(row, batches, seed=1000 + row)
+    return Job(row, batches, 1000 + row, restraint)
 
 
 def setting(name="mlp", rows=5, data=(X, Y), recipe=None, **options):
@@ -54,8 +54,8 @@ def train(kind, given, rows=None, data=(X, Y)):
         return engine.updates.clone(), losses, engine.evaluate(start, *data)
 
 
-def reference(given, row, data=(X, Y)):
-    """FedAvg's client in ten lines of plain PyTorch."""
+def reference(given, row, data=(X, Y), restraint=0.0):
+    """FedAvg's client in ten lines of plain PyTorch; an attacker's loss has a second part."""
     model = given.build()
     start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
     optimizer = torch.optim.SGD(
@@ -63,7 +63,9 @@ def reference(given, row, data=(X, Y)):
     )
     for x, y in zip(*job(row, data).batches(), strict=True):
         optimizer.zero_grad()
-        F.cross_entropy(model(x if x.is_floating_point() else x / 255), y).backward()
+        loss = F.cross_entropy(model(x if x.is_floating_point() else x / 255), y)
+        gap = nn.utils.parameters_to_vector(model.parameters()) - start
+        ((1 - restraint) * loss + restraint * gap.norm()).backward()
         optimizer.step()
     return nn.utils.parameters_to_vector(model.parameters()).detach() - start
 
@@ -84,6 +86,22 @@ def test_every_engine_agrees_with_plain_pytorch(kind, bytes_):
     outputs = given.build()(data[0] if not bytes_ else data[0] / 255)
     torch.testing.assert_close(loss, F.cross_entropy(outputs, Y, reduction="none").detach())
     assert torch.equal(right, outputs.argmax(1) == Y)
+
+
+@pytest.mark.parametrize("kind", HERE)
+def test_every_engine_holds_back_those_who_want_it(kind):
+    given, restraints = setting(workers=1), [0.0, 0.6, 0.05, 1.0, 0.0]
+    start = FlatModel(given.build()).vector.clone()
+    with make_engine(kind, given) as engine:
+        jobs = [job(row, restraint=restraint) for row, restraint in enumerate(restraints)]
+        losses = engine.train(start, jobs, lr=0.1)
+        updates = engine.updates.clone()
+    plain, expected, _ = train(kind, given)
+    for row, restraint in enumerate(restraints):
+        assert close(updates[row], reference(given, row, restraint=restraint))
+        assert torch.equal(updates[row], plain[row]) == (restraint == 0.0)
+    assert losses[0] == expected[0]
+    assert updates[1].norm() < 0.5 * plain[1].norm()
 
 
 @pytest.mark.slow

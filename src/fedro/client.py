@@ -50,11 +50,19 @@ class Recipe(NamedTuple):
 
 
 def local_update(
-    model: FlatModel, start: Tensor, x: Tensor, y: Tensor, recipe: Recipe, lr: float, out: Tensor
+    model: FlatModel,
+    start: Tensor,
+    x: Tensor,
+    y: Tensor,
+    recipe: Recipe,
+    lr: float,
+    out: Tensor,
+    restraint: float = 0.0,
 ) -> float:
     """Take one step for each batch of x (K, B, …) and y (K, B); write the change to `out` (width,).
 
-    Returns the mean loss over the steps.
+    Returns the mean loss over the steps. With a restraint ρ, which attackers may have, the steps
+    are for (1−ρ)·loss + ρ·‖w − start‖ instead.
     """
     model.load(start)
     model.module.train()
@@ -67,12 +75,31 @@ def local_update(
             outputs = model.module(recipe.inputs(inputs))
         loss = recipe.losses(outputs, targets).mean()
         torch.autograd.backward(loss)
+        if restraint:
+            restrain(model, start, restraint)
         step(model.parameters, momenta, recipe, lr)
         total += loss.detach()
     torch.sub(model.vector, start, out=out)
     statistics = slice(model.trained, None)
     out[statistics][model.vector[statistics] == start[statistics]] = 0.0  # Inf − Inf, in a mask
     return float(total) / len(x)
+
+
+@torch.no_grad()
+def restrain(model: FlatModel, start: Tensor, restraint: float) -> None:
+    """Turn the loss's gradient into that of (1−ρ)·loss + ρ·‖w − start‖, which is 0 at the start."""
+    gap = model.vector[: model.trained] - start[: model.trained]
+    parts = torch.split(pull(gap, restraint), [p.numel() for p in model.parameters])
+    for parameter, part in zip(model.parameters, parts, strict=True):
+        back = part.view_as(parameter)
+        grad = parameter.grad
+        parameter.grad = back if grad is None else grad.mul_(1 - restraint).add_(back)
+
+
+def pull(gap: Tensor, restraint: Tensor | float) -> Tensor:
+    """The gradient of ρ·‖w − start‖ for the gap w − start, in the last dimension."""
+    length: Tensor = torch.linalg.vector_norm(gap, dim=-1, keepdim=True)
+    return gap * (restraint / length.clamp_min(torch.finfo(gap.dtype).tiny))
 
 
 @torch.no_grad()

@@ -96,7 +96,8 @@ def jobs(setup: Setup, number: int, ids: Ids, bad: NDArray[np.bool_]) -> Iterato
     for row, client in enumerate(ids.tolist()):
         if not bad[row] or setup.attack.trains:
             examples = partial(client_examples, setup, client, bool(bad[row]))
-            yield make_job(setup, row, examples, "batches", number, client)
+            job = make_job(setup, row, examples, "batches", number, client)
+            yield job._replace(restraint=setup.attack.restraint) if bad[row] else job
     if setup.root is not None:
         root = setup.root
         yield make_job(setup, setup.sampled, lambda: root, "root batches", number, e.rounds)

@@ -246,6 +246,7 @@ def _try_out(setup: Setup) -> None:
 
 def _try_attack(setup: Setup, dice: np.random.Generator) -> None:
     """Poison a bad client's data and set the trigger, so that what cannot work is said now."""
+    _ = setup.attack.restraint
     for client in np.flatnonzero(setup.byzantine)[:1].tolist():
         setup.attack.poison(setup.federation.train(client), setup.federation.classes, dice)
     _ = setup.triggered

@@ -23,6 +23,7 @@ RUNS = {
     "dropouts": {"byzantine": 2, "attack": "silent"},
     "NaN": {"byzantine": 2, "attack": "nan"},
     "poisoned data": {"byzantine": 2, "attack": "label_flip"},
+    "held back": {"byzantine": 2, "attack": "label_flip | constrain(alpha=0.2)"},
     "void rounds": {"byzantine": 5, "attack": "silent", "sampled": 7, "tolerated": 3},
     "data of the server's": {"byzantine": 2, "attack": "mimic", "rule": "fltrust", "root": 50},
     "statistics": {"model": "test_flower_engine:normalized", "sampled": 4, "tolerated": 0},
@@ -100,6 +101,8 @@ def test_what_the_runs_show():
     assert any(done.missing for done in found["dropouts"])
     assert any(done.rejected for done in found["NaN"])
     assert any(done.void for done in found["void rounds"])
+    models = [found[name][-1].state.model for name in ("poisoned data", "held back")]
+    assert not torch.equal(*models)
     last = found["statistics"][-1].state.model[-16:]
     assert not torch.equal(last, torch.tensor([0.0] * 8 + [1.0] * 8))
 

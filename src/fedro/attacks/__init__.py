@@ -1,10 +1,10 @@
-"""Attacks: what bad clients train on (poison), send (forge), or keep to themselves (silence).
+"""Attacks: what bad clients train on (poison) and how (train), send (forge) or keep (silence).
 
     attack = parse_attack("sign_flip | takeover(at='reach')")   # or: sign_flip() | takeover(at=…)
     attack.forge(view).write(updates, view.byzantine)
 
-A new attack is one function with `@poison(…)`, `@forge(…)` or `@silence(…)` above it: the parser,
-the command line, the docs and the tests find it in the table.
+A new attack is one function with `@poison(…)`, `@train(…)`, `@forge(…)` or `@silence(…)` above it:
+the parser, the command line, the docs and the tests find it in the table.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from fedro.attacks import (
 )
 from fedro.attacks.defense import Defense
 from fedro.attacks.pipeline import Attack, factory, parse_attack
-from fedro.attacks.table import ATTACKS, Entry, forge, poison, silence
+from fedro.attacks.table import ATTACKS, Entry, forge, poison, silence, train
 from fedro.attacks.view import Forged, HiddenError, View
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "parse_attack",
     "poison",
     "silence",
+    "train",
     *ATTACKS,
 ]
 

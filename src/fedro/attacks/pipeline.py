@@ -1,4 +1,4 @@
-"""An attack: stages joined by ``|``, each with one of the hooks poison, forge and silence."""
+"""An attack: stages joined by ``|``, each with a hook: poison, train, forge or silence."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -67,7 +67,7 @@ class Attack:
 
     @property
     def hooks(self) -> frozenset[str]:
-        """Which of poison, forge and silence it uses."""
+        """Which of poison, train, forge and silence it uses."""
         return frozenset(entry.hook for entry in self.entries)
 
     @property
@@ -87,6 +87,14 @@ class Attack:
         for stage, entry in self._with("poison"):
             examples = entry.function(examples, classes, rng, **stage.options)
         return examples
+
+    @property
+    def restraint(self) -> float:
+        """How much a bad client's training is held back, by the last stage that says so."""
+        found = [float(entry.function(**stage.options)) for stage, entry in self._with("train")]
+        if found and not 0 <= found[-1] <= 1:
+            raise ValueError(f"attack {self}: a restraint of {found[-1]}, need one from 0 to 1")
+        return found[-1] if found else 0.0
 
     def triggered(self, examples: E, classes: int) -> E | None:
         """Test examples that show the backdoor, with the labels that the attackers want.
@@ -147,7 +155,7 @@ def find(name: str) -> Entry:
     found = load(name)
     if not isinstance(found, Entry):
         raise ValueError(
-            f"{name!r} is no attack: put @forge(…), @poison(…) or @silence(…) above it"
+            f"{name!r} is no attack: put @forge(…), @poison(…), @train(…) or @silence(…) above"
         )
     return found
 

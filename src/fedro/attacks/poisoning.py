@@ -1,13 +1,12 @@
 """Data that bad clients train on, honestly in all else."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedro.attacks.table import poison
+from fedro.attacks.table import poison, proper_share
 
 
 @poison(source="Allen-Zhu et al. 2020")
@@ -27,17 +26,11 @@ def show_backdoor(
     return examples._replace(x=x, y=y)
 
 
-def check_share(options: Mapping[str, Any]) -> None:
-    """Raise unless some of the examples are to be changed."""
-    if not 0 < (share := options.get("share", 1)) <= 1:
-        raise ValueError(f"backdoor(share={share}): must be more than 0 and at most 1")
-
-
 @poison(
     least={"target": 0, "size": 1},
     source="Gu et al. 2017",
     trigger=show_backdoor,
-    check=check_share,
+    check=proper_share("backdoor", "share"),
 )
 def backdoor(
     examples: Any,

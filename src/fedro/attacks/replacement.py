@@ -5,8 +5,17 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from fedro.attacks.table import forge
+from fedro.attacks.table import forge, proper_share, train
 from fedro.attacks.view import View
+
+
+@train(check=proper_share("constrain", "alpha"), source="Bagdasaryan et al. 2020")
+def constrain(*, alpha: float) -> float:
+    """What training gives with alpha·loss + (1−alpha)·‖distance from the server's model‖.
+
+    "Constrain and scale": what is sent is shorter, and passes where lengths are looked at.
+    """
+    return 1 - alpha
 
 
 @forge(knows="own update", source="Bagdasaryan et al. 2020")

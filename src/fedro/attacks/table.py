@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from fedro.attacks.view import PARTS
 from fedro.registry import Table, check_options, options_of, unknown
 
-Hook = Literal["poison", "forge", "silence"]
+Hook = Literal["poison", "train", "forge", "silence"]
 LARGEST = 3.4028234663852886e38  # of float32, in which messages are sent
 
 
@@ -73,6 +73,16 @@ class Entry:
             raise ValueError(f"{self.name}({key}={value}): must be at least {self.least[key]}")
 
 
+def proper_share(name: str, key: str) -> Callable[[Mapping[str, Any]], None]:
+    """A check that an option of an attack is more than 0 and at most 1."""
+
+    def check(options: Mapping[str, Any]) -> None:
+        if not 0 < (value := options.get(key, 1)) <= 1:
+            raise ValueError(f"{name}({key}={value}): must be more than 0 and at most 1")
+
+    return check
+
+
 ATTACKS: Table[Entry] = Table("attack")
 
 Register = Callable[[Callable[..., Any]], Entry]
@@ -91,6 +101,16 @@ def poison(
     and gives those test examples that show the backdoor, with the labels that the attackers want.
     """
     return _register("poison", "own data", None, least, False, source, trigger, check)
+
+
+def train(
+    *, check: Callable[[Mapping[str, Any]], None] | None = None, source: str = ""
+) -> Register:
+    """Register ``f(*, …) -> float``: the restraint of a bad client's training, from 0 to 1.
+
+    With ρ it takes steps for (1−ρ)·loss + ρ·‖w − the server's model‖.
+    """
+    return _register("train", "own data", replaces=False, source=source, check=check)
 
 
 def forge(

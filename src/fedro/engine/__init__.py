@@ -41,6 +41,7 @@ class Job(NamedTuple):
     row: int
     batches: Callable[[], tuple[Tensor, Tensor]]  # x (K, B, …) and y (K, B), drawn when asked
     seed: int
+    restraint: float = 0.0  # an attacker's: see `local_update`
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from fedro.client import pull
 from fedro.engine import GROUP, Job, Setting
 from fedro.engine.inline import Inline, one_thread
 
@@ -51,16 +52,25 @@ class Batched(Inline):
         x, y = self._batches(jobs)
         recipe = self.setting.recipe
         weights = model.expand(GROUP, -1).clone()
+        restraints = self._restraints(jobs)
         velocity, total = torch.zeros_like(weights), torch.zeros(GROUP, device=weights.device)
         for inputs, targets in zip(x, y, strict=True):
             gradients, loss = self._gradient(weights, inputs, targets)
             total += loss
+            if restraints is not None:
+                gradients = gradients.mul_(1 - restraints).add_(pull(weights - model, restraints))
             if recipe.l2:
                 gradients = gradients.add_(weights, alpha=recipe.l2)
             if recipe.momentum:
                 gradients = velocity.mul_(recipe.momentum).add_(gradients)
             weights.add_(gradients, alpha=-lr)
         return weights - model, total / len(x)
+
+    def _restraints(self, jobs: Sequence[Job]) -> Tensor | None:
+        """Those of a padded group (GROUP, 1); None if there is none."""
+        given = [job.restraint for job in jobs]
+        given += [0.0] * (GROUP - len(given))
+        return torch.tensor(given, device=self.setting.device)[:, None] if any(given) else None
 
     def _batches(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
         """The batches of a group, step by step: x (K, GROUP, B, …) and y (K, GROUP, B)."""

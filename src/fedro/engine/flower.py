@@ -92,7 +92,7 @@ class Flower(Inline):
         start, ids = Array(model.numpy()), list(grid.get_node_ids())
         messages = [
             Message(
-                order(start, *job.batches(), self._work, lr, job.seed),
+                order(start, job, self._work, lr),
                 ids[place % len(ids)],
                 MessageType.TRAIN,
             )

@@ -31,9 +31,8 @@ class Inline:
     def _train(self, model: Tensor, job: Job, lr: float) -> float:
         x, y = (part.to(self.setting.device) for part in job.batches())
         with seeded(job.seed):
-            return local_update(
-                self.flat, model, x, y, self.setting.recipe, lr, self.updates[job.row]
-            )
+            recipe, out = self.setting.recipe, self.updates[job.row]
+            return local_update(self.flat, model, x, y, recipe, lr, out, job.restraint)
 
     def evaluate(self, model: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The loss (m,) of each example, and whether it is right (m,)."""

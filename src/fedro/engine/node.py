@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from torch import Tensor
 
 from fedro.client import Recipe, local_update
+from fedro.engine import Job
 from fedro.engine.inline import one_thread
 from fedro.engine.portable import built
 from fedro.models import FlatModel
@@ -24,10 +24,12 @@ def versions() -> dict[str, str]:
     return {package: version(package) for package in ("fedro", "torch")}
 
 
-def order(model: Array, x: Tensor, y: Tensor, work: str, lr: float, seed: int) -> RecordDict:
+def order(model: Array, job: Job, work: str, lr: float) -> RecordDict:
     """A job as the content of a message."""
+    x, y = job.batches()
     arrays = ArrayRecord({"model": model, "x": Array(x.numpy()), "y": Array(y.numpy())})
-    return RecordDict({"job": arrays, "how": ConfigRecord({"work": work, "lr": lr, "seed": seed})})
+    how = ConfigRecord({"work": work, "lr": lr, "seed": job.seed, "restraint": job.restraint})
+    return RecordDict({"job": arrays, "how": how})
 
 
 @app.train()
@@ -39,7 +41,7 @@ def train(message: Message, context: Context) -> Message:
     with one_thread(), seeded(how["seed"]):
         flat, recipe = prepared(how["work"])
         update = torch.empty_like(start)
-        loss = local_update(flat, start, x, y, recipe, how["lr"], update)
+        loss = local_update(flat, start, x, y, recipe, how["lr"], update, how["restraint"])
     changed, costs = ArrayRecord({"update": Array(update.numpy())}), MetricRecord({"loss": loss})
     return Message(RecordDict({"update": changed, "loss": costs}), reply_to=message)
 

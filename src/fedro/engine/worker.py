@@ -42,14 +42,14 @@ def _prepare(greeting: dict[str, Any]) -> Any:
     memory = shared.tensors(greeting["memory"], parts)
     flat, recipe = built(greeting)
 
-    def train(slot: int, row: int, lr: float, seed: int) -> dict[str, Any]:
+    def train(slot: int, row: int, lr: float, seed: int, restraint: float) -> dict[str, Any]:
         torch.manual_seed(seed)
         x, y = memory["x"][slot], memory["y"][slot]
         steps = greeting["steps"]
         used = steps * greeting["batch"]
         x, y = (part[:used].view(steps, -1, *part.shape[1:]) for part in (x, y))
         out = memory["updates"][row, : flat.width]
-        return {"loss": local_update(flat, memory["model"], x, y, recipe, lr, out)}
+        return {"loss": local_update(flat, memory["model"], x, y, recipe, lr, out, restraint)}
 
     def test(slot: int, count: int) -> dict[str, Any]:
         x, y = memory["x"][slot, :count], memory["y"][slot, :count]

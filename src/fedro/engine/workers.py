@@ -133,7 +133,7 @@ class Workers:
                 x, y = job.batches()
                 self.memory["x"][slot, : x.shape[0] * x.shape[1]] = x.flatten(0, 1)
                 self.memory["y"][slot, : y.shape[0] * y.shape[1]] = y.flatten(0, 1)
-                return {"row": job.row, "lr": lr, "seed": job.seed}
+                return {"row": job.row, "lr": lr, "seed": job.seed, "restraint": job.restraint}
 
             def done(slot: int, answer: Any) -> None:
                 losses[job.row] = answer["loss"]
