@@ -14,6 +14,7 @@ from fedro.attacks import Defense, Forged, View, landscape, parse_attack
 from fedro.attacks.defense import trying
 from fedro.attacks.landscape import Honest, Landscape
 from fedro.attacks.search import OCTAVES, Look, climb, peaks
+from fedro.attacks.tailored import imagined
 from fedro.rules import RULES, parse_rule
 
 NEED = {"clip": "clip(limit=4.0)", "norm_clip": "norm_clip(limit=4.0)"}
@@ -323,7 +324,9 @@ def test_min_max_and_min_sum(kind: str, direction: str, own: bool) -> None:
         torch.testing.assert_close(message, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("attack", ["min_max(own=True)", "min_sum(own=True)"])
+@pytest.mark.parametrize(
+    "attack", ["min_max(own=True)", "min_sum(own=True)", "agr_tailored(own=True)"]
+)
 def test_no_own_update_is_finite(attack: str) -> None:
     view = make("mean")
     view.updates[torch.from_numpy(view.byzantine)] = math.nan
@@ -343,6 +346,39 @@ def test_tailored_is_the_best_of_its_directions() -> None:
         moved(view, sent(f"agr_tailored(direction='{d}')", view)) for d in ("std", "sign", "unit")
     ]
     assert moved(view, sent("agr_tailored", view)) == pytest.approx(max(each), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("n", "bad", "b", "honest", "others", "tolerated"),
+    [
+        (26, 11, 11, 11, 8, 8),
+        (26, 3, 9, 3, 1, 1),
+        (26, 1, 1, 2, 1, 1),
+        (26, 2, 11, 2, 1, 1),
+        (15, 8, 3, 8, 8, 3),
+        (9, 9, 4, 9, 9, 8),
+        (7, 3, 0, 3, 2, 0),
+    ],
+)
+def test_the_round_that_is_imagined(
+    n: int, bad: int, b: int, honest: int, others: int, tolerated: int
+) -> None:
+    view = make("median", n=n, bad=bad, tolerated=b, aggregate=Defense(parse_rule("median"), b))
+    seen = imagined(view)
+    assert (len(seen.honest), len(seen.byzantine), seen.tolerated) == (honest, others, tolerated)
+    assert seen.sampled == honest + others
+    assert seen.aggregate == Defense(parse_rule("median"), tolerated)
+    own = view.own_updates
+    assert all(torch.equal(seen.updates[k], own[k % bad]) for k in range(honest))
+    assert torch.equal(sent("agr_tailored(own=True)", view), sent("agr_tailored", seen))
+
+
+@pytest.mark.parametrize("rule", ["trimmed_mean", "median", "mean"])
+def test_tailored_to_own_updates_is_nearly_as_strong(rule: str) -> None:
+    """Against rules that sort; what a rule selects depends on those it was not shown."""
+    view = make(rule, n=26, bad=11)
+    best = moved(view, sent("agr_tailored", view))
+    assert 0.85 * best < moved(view, sent("agr_tailored(own=True)", view)) <= 1.01 * best
 
 
 @pytest.mark.parametrize("rule", ["trimmed_mean", "nnm | trimmed_mean", "krum", "geometric_median"])

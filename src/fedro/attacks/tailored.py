@@ -1,6 +1,7 @@
 """Messages made for the rule: the strength is searched for, not chosen."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -34,18 +35,53 @@ def optimal_foe(view: View) -> Tensor:
     return strongest(view, view.crowd.mean)[1]
 
 
-@forge(knows="honest updates, rule", source="Shejwalkar and Houmansadr 2021")
+@forge(
+    knows="honest updates, rule",
+    unless={"own": "own update, rule"},
+    source="Shejwalkar and Houmansadr 2021",
+)
 def agr_tailored(
-    view: View, *, direction: Literal["best", "std", "sign", "unit"] = "best"
+    view: View,
+    *,
+    direction: Literal["best", "std", "sign", "unit"] = "best",
+    own: bool = False,
 ) -> Tensor:
     """The honest mean plus gamma times a direction, with the gamma that moves the rule furthest.
 
     Directions: minus the deviation (std), minus the signs of the mean (sign), minus the mean
-    (unit), or the best of the three.
+    (unit), or the best of the three. With own=True it is made in a round that the bad clients
+    imagine, where their own updates are the honest ones.
     """
     names: list[Direction] = ["std", "sign", "unit"] if direction == "best" else [direction]
-    mean, std = view.crowd.mean, view.crowd.std
-    return max((strongest(view, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
+    seen = imagined(view) if own else view
+    mean, std = seen.crowd.mean, seen.crowd.std
+    return max((strongest(seen, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
+
+
+def imagined(view: View) -> View:
+    """A smaller round with about the same shares, whose honest updates are the bad clients' own.
+
+    Of these there are at least two, and no fewer than bad ones; all bad are tolerated if they are.
+    """
+    m, rule = len(view.byzantine), view.aggregate
+    honest = max(m, 2)
+    bad = min(max(round(m * m / max(view.sampled - m, 1)), 1), honest)
+    n = honest + bad
+    least = bad if m <= view.tolerated else 0
+    tolerated = min(max(round(view.tolerated * n / view.sampled), least), (n - 1) // 2)
+    return View(
+        updates=view.own_updates[torch.arange(n) % m],
+        honest=np.arange(honest),
+        byzantine=np.arange(honest, n),
+        ids=np.arange(n),
+        model=view.model,
+        server_lr=view.server_lr,
+        tolerated=tolerated,
+        round=view.round,
+        rng=view.rng,
+        aggregate=replace(rule, tolerated=tolerated) if isinstance(rule, Defense) else rule,
+        trained=view.trained,
+    )
 
 
 @forge(knows="honest updates, rule")
