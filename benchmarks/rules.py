@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+os.environ["GOMP_SPINCOUNT"] = "10000"  # as the command `fedro` does, before torch is loaded
+
 import numpy as np
 import torch
 from timing import Timed, measure, once

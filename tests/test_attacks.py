@@ -21,7 +21,7 @@ from fedro.attacks import forge as register_forge
 from fedro.attacks import poison as register_poison
 from fedro.attacks import silence as register_silence
 from fedro.attacks.listing import as_markdown, as_text
-from fedro.attacks.moments import std
+from fedro.attacks.moments import moments
 from fedro.attacks.omniscient import hiding_z
 from fedro.attacks.view import NEEDS
 from fedro.registry import Stage
@@ -229,9 +229,9 @@ def test_deviation_is_stable() -> None:
     tiny = np.array([[1.0], [1.0 + 2**-23], [1.0 + 2**-22]], dtype=np.float32)  # neighbors
     wide = np.array([[1e30, 1e-30], [3e30, 3e-30], [2e30, 2e-30]], dtype=np.float32)
     for values in (tiny, wide):
-        got = std(torch.from_numpy(values), np.arange(3)).numpy()
+        got = moments(torch.from_numpy(values), np.arange(3))[1].numpy()
         assert np.allclose(got, deviation(values.astype(np.float64)), rtol=1e-6, atol=0)
-    assert std(torch.ones(3, 2), np.arange(0)).tolist() == [0.0, 0.0]
+    assert moments(torch.ones(3, 2), np.arange(0))[1].tolist() == [0.0, 0.0]
 
 
 def test_one_pass_or_two_give_the_same_mean(backend: str) -> None:
@@ -359,14 +359,68 @@ def test_mimic_never_changes_remembered_tensors() -> None:
         assert all(torch.equal(old, kept) for old, kept in before.values())
 
 
-@pytest.mark.parametrize("honest", [1, 2])
-def test_mimic_of_equal_clients(honest: int) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("honest", [1, 2, 7])
+def test_mimic_of_equal_clients(honest: int, dtype: torch.dtype, backend: str) -> None:
+    """What tells them apart is rounding: no direction comes of it."""
     memory: dict[str, Tensor] = {}
-    for number in range(3):
-        view = make(honest + 1, (0,), memory=memory, seed=number)
+    for number in range(5):
+        view = make(honest + 1, (0,), 9001, memory=memory)  # the same in each round
+        view = replace(view, updates=view.updates.to(dtype))
         view.updates[1:] = view.updates[1].clone()
-        assert torch.equal(sent("mimic(warmup=2)", view)[0], view.updates[1])
+        before = memory.get("mimic.direction")
+        assert torch.equal(sent("mimic(warmup=9)", view)[0], view.updates[1])
+        assert before is None or memory["mimic.direction"] is before
+        if number == 0:
+            torch.testing.assert_close(memory["mimic.mean"], view.updates[1])
     assert float(memory["mimic.direction"].norm()) == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e-7, 1e-5, 1e-3])
+def test_mimics_direction_keeps_its_length(size: float, backend: str) -> None:
+    """However little the clients differ."""
+    memory: dict[str, Tensor] = {}
+    for number in range(6):
+        view = make(8, (0,), 9001, memory=memory, seed=number)
+        view.updates[1:] = 1 + size * view.updates[1:]
+        sent("mimic(warmup=9)", view)
+        assert float(memory["mimic.direction"].double().norm()) == pytest.approx(1.0, abs=0.02)
+
+
+# --- the crowd ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trained", [None, 300])
+def test_the_crowd_is_what_the_rule_sees_of_the_finite_rows(
+    trained: int | None, backend: str
+) -> None:
+    view = make(9, (0, 5), 400, trained=trained)
+    view.updates[3, 399] = math.inf  # in the statistics, if there are any
+    view.updates[6, 1] = math.nan
+    crowd, rows = view.crowd, [1, 2, 4, 7, 8]
+    assert crowd.rows.tolist() == view.finite.tolist() == rows
+    g = view.updates[rows].double().numpy()
+    mean, std = g.mean(0), g.std(0)
+    assert np.allclose(crowd.mean, mean, rtol=1e-5, atol=1e-6)
+    assert np.allclose(crowd.std, std, rtol=1e-5, atol=1e-6)
+    assert view.honest_mean is crowd.mean
+    seen = g[:, :trained] - mean[:trained]
+    assert np.allclose(crowd.sq, ((seen[:, None] - seen[None]) ** 2).sum(2), rtol=1e-5)
+    assert np.allclose(crowd.gaps, (seen**2).sum(1), rtol=1e-5)
+    assert crowd.spread == pytest.approx(np.linalg.norm(std[:trained]), rel=1e-5)
+    other = view.noise()
+    for v in (crowd.std, crowd.mean, other):
+        w = v[:trained].double().numpy()
+        assert crowd.squared(v) == pytest.approx(w @ w, rel=1e-5)
+        assert np.allclose(crowd.along(v), seen @ w, atol=1e-5 * crowd.spread * np.linalg.norm(w))
+
+
+def test_a_crowd_of_nobody() -> None:
+    view = make(4, (0,))
+    view.updates[1:] = math.nan
+    assert view.crowd.rows.size == 0
+    assert view.crowd.spread == 0.0
+    assert not view.crowd.mean.any()
 
 
 # --- what an attack knows ----------------------------------------------------------------------
@@ -411,6 +465,8 @@ def test_looking_at_more_than_claimed_is_an_error(name: str, knows: str) -> None
     def curious(view: View) -> Tensor:
         """Looks."""
         getattr(view, name)
+        with pytest.raises(AttributeError):
+            _ = view._honest
         return view.full(1.0)
 
     attack = parse_attack("curious")

@@ -119,6 +119,13 @@ def test_the_sketch_drops_rows_as_the_rule_does(rule: str, size: float) -> None:
         assert ours.look(t).value == near
 
 
+def test_the_view_and_the_rule_see_the_same_columns() -> None:
+    view = make("krum", aggregate=Defense(parse_rule("krum"), 3, trained=40))
+    with pytest.raises(ValueError, match="trained=40 columns, but the view trained=None"):
+        sent("optimal_foe", view)
+    sent("optimal_foe", make("krum", aggregate=view.aggregate, trained=40))
+
+
 def test_a_reference_that_is_not_finite_makes_the_round_void() -> None:
     bad = Defense(parse_rule("monna"), 3, torch.full((60,), math.nan))
     for attack in ("optimal_foe", "agr_tailored", "ambush", "worst"):

@@ -47,9 +47,9 @@ def test_one_bad_number_is_found_and_harms_no_other_row(
     mean, std, finite = kernels.moments(x, rows=good, backend=backend)
     assert finite.all()
     np.testing.assert_allclose((mean, std), reference.moments(x[good]), rtol=2e-6, atol=1e-6)
-    value = kernels.geometry(x, backend=backend).sq
-    assert np.isinf(value[3, good]).all()
-    assert np.isinf(value[-1, [3, 7]]).all()
+    assert np.isnan(kernels.geometry(x, backend=backend).sq).all()
+    found = kernels.blend(x, np.ones(N), backend=backend)
+    assert np.isnan([*found.dots, found.own]).all()
     value = kernels.geometry(x, rows=good, backend=backend).sq
     np.testing.assert_allclose(value, reference.geometry(x[good]), rtol=1e-6)
     value, finite = kernels.band(x, B - 2, len(good) - B + 2, rows=good, backend=backend)
@@ -142,8 +142,45 @@ def test_distances_of_mixed_scales(backend: Any) -> None:
     x[5:] = x[4] + np.float32(1e-38)
     value = kernels.distances(x, backend=backend).value
     np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6, atol=0)
-    value = kernels.geometry(x, backend=backend).sq[:N, :N]
-    np.testing.assert_allclose(value, reference.distances(x), rtol=1e-6, atol=0)
+    value, expected = kernels.geometry(x, backend=backend).sq[:N, :N], reference.distances(x)
+    np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-6 * expected.max())
+
+
+@everywhere
+def test_products_of_mixed_scales(backend: Any) -> None:
+    x = honest()
+    x[1:] *= np.float32(1e-25)
+    found, wide = kernels.blend(x, np.ones(N), x[1], backend=backend), reference.wide(x)
+    expected = wide @ wide[1]
+    np.testing.assert_allclose(found.dots, expected, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("equal", [2, 3])
+def test_equal_rows_cost_no_further_pass(equal: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = honest()
+    x[:equal] = x[0]
+    for name in ("distances", "facts"):
+        monkeypatch.setattr(f"fedro.kernels.cpu.{name}", None)
+    found = kernels.geometry(x, backend="cpu").sq
+    assert (found[:equal, :equal] == 0).all()
+    np.testing.assert_allclose(found, reference.geometry(x), rtol=1e-6)
+    x[5, 7] = np.nan  # nor do rows that are about to be dropped
+    kernels.geometry(x, backend="cpu")
+    kernels.blend(x, np.ones(N), backend="cpu")
+
+
+@everywhere
+def test_geometry_of_a_crowd_far_from_zero(backend: Any) -> None:
+    """The deviation is a few units in the last place of the mean."""
+    x = (1e5 + 0.1 * honest(np.float64)).astype(np.float32)
+    found = kernels.geometry(x, backend=backend)
+    wide = reference.wide(x)
+    center = found.mean.astype(np.float64) + found.std
+    within = np.sqrt(D) * 0.5 * np.spacing(np.float32(1e5))  # by which the mean is rounded
+    expected = np.linalg.norm(wide - wide.mean(0) - wide.std(0), axis=1)
+    assert np.abs(np.linalg.norm(wide - center, axis=1) - expected).max() <= within
+    if backend == "cpu":  # it takes no part in the distances
+        np.testing.assert_allclose(np.sqrt(found.sq[-1, :-1]), expected, rtol=1e-4)
 
 
 @everywhere

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 import torch
 
 from fedro import kernels
@@ -56,6 +57,32 @@ def test_same_bits_for_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) ->
         expected.append(results(x))
     assert same(expected[0], expected[1])
     assert same(expected[0], expected[2])
+
+
+@pytest.mark.parametrize("kind", ["turned", "bfloat16"])
+def test_same_bits_for_copies_of_several_blocks_too(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread takes several blocks of the grid at once, and what is copied in smaller parts."""
+    plain = normal(5, 12 * kernels.GRID + 17)
+    turned = np.asfortranarray(plain.astype(np.float64) * np.linspace(1, 3e7, plain.shape[1]))
+    x = turned if kind == "turned" else torch.from_numpy(plain).bfloat16()
+    found = []
+    for count in ("1", "2", "5"):
+        monkeypatch.setenv("FEDRO_THREADS", count)
+        found.append(
+            [
+                kernels.distances(x, backend="cpu").value,
+                *kernels.facts(x, np.ones(x.shape[1]), backend="cpu")[:3],
+                *kernels.blend(x, np.ones(5), x[0], backend="cpu")[1:3],
+                kernels.geometry(x, backend="cpu").sq,
+            ]
+        )
+    assert same(found[0], found[1])
+    assert same(found[0], found[2])
+    wide = np.asarray(x, dtype=np.float64) if kind == "turned" else x.double().numpy()
+    np.testing.assert_allclose(found[0][0], reference.distances(wide), rtol=1e-5)
+    np.testing.assert_allclose(found[0][1], (wide**2).sum(1), rtol=1e-5)
 
 
 def test_same_bits_whole_or_in_shards() -> None:
@@ -229,6 +256,14 @@ def test_memory_of_a_result_is_used_again_only_when_nobody_has_it() -> None:
     again = [kernels.combine(x.numpy(), weights).value.ctypes.data for _ in range(5)]
     assert place not in again
     assert (np.asarray(kept) == copy[7:]).all()
+
+
+def test_the_shelf_keeps_what_was_used_last() -> None:
+    for size in (1 << 24, 1 << 20):  # one that fills it, and a smaller one
+        part = shelf.empty(size, np.dtype(np.float32))
+        place = part.ctypes.data
+        del part
+    assert shelf.empty(1 << 20, np.dtype(np.float32)).ctypes.data == place
 
 
 def test_the_shelf_keeps_little() -> None:

@@ -41,6 +41,11 @@ def kernels(name: str, *changes: tuple[str, str]) -> list[Mutant]:
     return [Mutant(f"kernels/{name}.py", old, new, "tests/kernels") for old, new in changes]
 
 
+def attacks(name: str, *changes: tuple[str, str]) -> list[Mutant]:
+    """Changes of a file of attacks."""
+    return [Mutant(f"attacks/{name}.py", old, new, "tests/test_attacks.py") for old, new in changes]
+
+
 MUTANTS = [
     *rules(
         "coordinate",
@@ -92,6 +97,7 @@ MUTANTS = [
         ("deviations[left > 0].max()", "deviations.max()"),
         ("left.sum() > rows.n - 2 * rows.b", "left.sum() > rows.n - rows.b"),
         ("smallest(deviations, rows.n - drop)", "smallest(deviations, rows.n - drop + 1)"),
+        ("(1 - TIE) * largest", "largest"),
     ),
     *rules(
         "mixers",
@@ -132,7 +138,16 @@ MUTANTS = [
         "compiled/spreading",
         ("careful(x, rows, left, right, middle, near, bad)\n            put(", "put("),
         ("tile[:] = 0.0", "pass"),
+        ("(left - start + skip) // GRID", "(left - start) // GRID"),
     ),
+    *kernels(
+        "compiled/weighted",
+        ("range(0, rows.size, GROUP)", "range(0, min(rows.size, GROUP), GROUP)"),
+        ("(left - start + skip) // GRID", "(left - start) // GRID"),
+        ("own[:] = 0.0", "pass"),
+    ),
+    *kernels("vectors/sums", ("dots.load(lane)", "source.load(place, column)")),
+    *kernels("shelf", ("sum(part.nbytes for part in tuple(shelf)) > MOST", "False")),
     *kernels("compiled/tiles", ("return probe != zero", "return False")),
     *kernels(
         "vectors/spread",
@@ -143,8 +158,22 @@ MUTANTS = [
     *kernels(
         "cpu",
         ("total[bad] = total[:, bad] = np.inf", "pass"),
-        ("(known >= TRUSTED[0]).all() and", ""),
+        ("return bool(low <= np.abs", "return bool(-1 <= np.abs"),
         ("ends = (0, nearest, nearest) if nearest", "ends = (0, nearest, 0) if nearest"),
+    ),
+    *attacks(
+        "crowd",
+        ("0.5 * self.sq.sum() / h**2", "self.sq.sum() / h**2"),
+        ("finite = finite & more.finite", "pass"),
+        ("self.gaps + self.spread**2 - self.further", "self.gaps - self.further"),
+    ),
+    *attacks(
+        "mimicry",
+        ("ROUNDING = 32", "ROUNDING = 0"),
+        ("share = 1 / (seen + 1)", "share = 1 / (seen + 2)"),
+        ("plus = (-float(weights.sum()), mean)", "plus = (0.0, mean)"),
+        ("of_z * dots + of_s * on_s", "dots"),
+        ("np.argmax(scores)", "np.argmin(scores)"),
     ),
 ]  # fmt: skip
 

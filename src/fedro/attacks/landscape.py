@@ -34,6 +34,11 @@ class Honest:
     """Facts about the honest messages of a round that no direction changes."""
 
     def __init__(self, view: View, defense: Defense) -> None:
+        if (view.trained or view.width) != (defense.trained or view.width):
+            raise ValueError(
+                f"the rule sees trained={defense.trained} columns, but the view trained="
+                f"{view.trained}: give both the same"
+            )
         self.crowd = view.crowd
         self.updates = view.crowd.seen
         self.rows = view.crowd.rows

@@ -13,6 +13,7 @@ from fedro.attacks.table import forge
 from fedro.attacks.view import Rows, View
 
 Floats = NDArray[np.float64]
+ROUNDING = 32  # units in the last place by which products of equal rows may differ
 
 
 @forge(knows="honest updates", least={"warmup": 1}, source="Karimireddy et al. 2022")
@@ -40,24 +41,38 @@ def learn(view: View, seen: int) -> tuple[Rows, Floats]:
     """A step of the running mean μ, and one of z to the main direction around it.
 
     With s = Σ((g_i−μ)·z)(g_i−μ) over the honest g_i, z becomes (1−share)·z + share·s/‖s‖,
-    normalized; if they do not differ, it stays. Return the finite rows and how far they go along z.
+    normalized; where they do not differ by more than rounding, it stays. Return the finite rows
+    and how far they go along z.
     """
     share = 1 / (seen + 1)
     z = view.memory["mimic.direction"] if seen else unit(view.noise())
     rows, mean, dots, offset = step(view, z, share)
-    along = dots - offset
-    weights = along / max(float(np.abs(along).max()), np.finfo(float).tiny)  # no sum is too large
-    s, on_s, squared, _ = kernels.blend(
-        view.updates, weights, plus=(-float(weights.sum()), mean), rows=rows
-    )
-    length, numbers = math.sqrt(max(squared, 0.0)), torch.finfo(view.updates.dtype)
-    if numbers.tiny < length < numbers.max:
-        cosine = float(weights @ along) / length  # z·s/‖s‖, at least 0
-        norm = math.sqrt((1 - share) ** 2 + 2 * share * (1 - share) * cosine + share**2)
-        of_z, of_s = (1 - share) / norm, share / (norm * length)
-        z, dots = s.mul_(of_s).add_(z.to(s), alpha=of_z), of_z * dots + of_s * on_s
+    if differ(dots - offset, dots, view.updates.dtype):
+        z, dots = turned(view, rows, mean, z, dots, dots - offset, share)
     view.memory["mimic.mean"], view.memory["mimic.direction"] = mean, z
     return rows, dots
+
+
+def differ(along: Floats, dots: Floats, dtype: torch.dtype) -> bool:
+    """Do the rows go along z by amounts that differ from the mean's by more than rounding?"""
+    return bool(np.abs(along).max() > ROUNDING * torch.finfo(dtype).eps * np.abs(dots).max())
+
+
+def turned(
+    view: View, rows: Rows, mean: Tensor, z: Tensor, dots: Floats, along: Floats, share: float
+) -> tuple[Tensor, Floats]:
+    """z after its step to s/‖s‖, and how far the rows go along it; s itself makes room for z."""
+    most, numbers = float(np.abs(along).max()), torch.finfo(view.updates.dtype)
+    weights = along / most  # no sum is too large
+    plus = (-float(weights.sum()), mean)
+    s, on_s, squared, _ = kernels.blend(view.updates, weights, plus=plus, rows=rows)
+    length = math.sqrt(max(squared, 0.0))
+    if not numbers.tiny < length < numbers.max:
+        return z, dots
+    cosine = float(weights @ along) / length  # z·s/‖s‖, at least 0
+    norm = math.sqrt((1 - share) ** 2 + 2 * share * (1 - share) * cosine + share**2)
+    of_z, of_s = (1 - share) / norm, share / (norm * length)
+    return s.mul_(of_s).add_(z.to(s), alpha=of_z), of_z * dots + of_s * on_s
 
 
 def step(view: View, z: Tensor, share: float) -> tuple[Rows, Tensor, Floats, float]:

@@ -43,8 +43,3 @@ def moments(updates: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Rows]:
             return value, std, rows
         rows = rows[finite]
     return torch.zeros_like(updates[0]), torch.zeros_like(updates[0]), rows
-
-
-def std(updates: Tensor, rows: Rows) -> Tensor:
-    """The standard deviation (1/n) of the rows that are finite."""
-    return moments(updates, rows)[1]

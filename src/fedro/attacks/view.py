@@ -170,6 +170,8 @@ class Restricted:
 
     def __getattr__(self, name: str) -> Any:
         """The view's, if it may be seen."""
+        if name.startswith("_"):
+            raise AttributeError(f"a view has no {name}")
         needed = NEEDS.get(name)
         if needed is None or needed & self._knows:
             return getattr(self._view, name)

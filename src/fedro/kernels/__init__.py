@@ -18,6 +18,7 @@ Inf, and the caller drops them (`rows=`) and repeats.
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 from collections.abc import Sequence
@@ -124,7 +125,8 @@ def blend(
 ) -> Blend:
     """Σ w_i·x_i (d,) over the picked rows and, in the same pass, x_i·r (m,) and its own product.
 
-    With plus=(w, v), w·v is added to the sum. Without a reference r is the sum itself.
+    With plus=(w, v), w·v is added to the sum. Without a reference r is the sum itself. The error of
+    a product is small beside the largest of them; all are NaN if a row is not finite.
     """
     x = matrix(updates)
     picked = _rows(x, rows)
@@ -133,6 +135,8 @@ def blend(
     share, base = (0.0, None) if plus is None else (float(plus[0]), _reference(x, plus[1]))
     used = _backend(x, backend)
     value, own, dots, finite = used.blend(x, picked, w, share, base, r, progress)
+    if not finite.all():
+        return Blend(value, np.full(picked.size, np.nan), math.nan, finite)
     if dots is None:
         r = _reference(x, value) if r is None else r
         dots = used.facts(x, picked, r, np.zeros((picked.size, 3)), progress)[0][:, 1]
@@ -164,19 +168,22 @@ def geometry(
 ) -> Geometry:
     """The moments and the squared distances between the picked rows and mean + std, (m+1, m+1).
 
-    One pass where the numbers allow it. A row that is not finite is at distance Inf from all.
+    One pass where the numbers allow it. The error of a distance is small beside the largest of
+    them; all are NaN if a row is not finite.
     """
     x = matrix(updates)
     picked, used = _rows(x, rows), _backend(x, backend)
     mean, std, finite, sq = used.geometry(x, picked, progress)
+    m = picked.size
+    if not finite.all():
+        return Geometry(mean, std, np.full((m + 1, m + 1), np.nan), finite)
     if sq is None:
-        m = picked.size
         sq = np.zeros((m + 1, m + 1))
-        sq[:m, :m], finite = used.distances(x, picked, sq[:m, :m], progress)
+        sq[:m, :m], _ = used.distances(x, picked, sq[:m, :m], progress)
         with np.errstate(all="ignore"):  # where it is too large, so are the distances
             further = _reference(x, mean + std)
         found, _ = used.facts(x, picked, further, np.zeros((m, 3)), progress)
-        sq[m, :m] = sq[:m, m] = np.where(finite, found[:, 2], np.inf)
+        sq[m, :m] = sq[:m, m] = found[:, 2]
     return Geometry(mean, std, sq, finite)
 
 

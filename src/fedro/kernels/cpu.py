@@ -22,8 +22,8 @@ SAFE = {
     "float32": np.array([2.0**-100, 2.0**127], dtype=np.float32),
     "float64": np.array([0.0, np.inf]),
 }
-# Sums of products between these lost nothing to the ends of float32, tile by tile.
-TRUSTED = 2.0**-80, 2.0**200
+# Where the largest sum of products is between these, no other lost what would count beside it.
+TRUSTED = {"float32": (2.0**-80, 2.0**200), "float64": (0.0, np.inf)}
 
 
 def distances(
@@ -106,8 +106,7 @@ def blend(
 
     step = stride(x.shape[1], rows.size + 1)
     dots, bad = _sum(_watched(task, x, step, progress), np.zeros(rows.size + 1))
-    trusted = TRUSTED[0] <= np.abs(dots[:-1]).max() <= TRUSTED[1]
-    return out, float(dots[-1]), dots[:-1] if trusted else None, ~bad[:-1]
+    return out, float(dots[-1]), dots[:-1] if _trusted(x, dots[:-1]) else None, ~bad[:-1]
 
 
 def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
@@ -141,9 +140,7 @@ def geometry(
 
     step = stride(x.shape[1], shape[0] ** 2)
     upper, bad = _sum(_watched(task, x, step, progress), np.zeros(shape))
-    known = upper[np.triu_indices(rows.size + 1, 1)]
-    trusted = bool((known >= TRUSTED[0]).all() and (known <= TRUSTED[1]).all())
-    return mean, std, ~bad[:-1], upper + upper.T if trusted else None
+    return mean, std, ~bad[:-1], upper + upper.T if _trusted(x, upper) else None
 
 
 def band(
@@ -232,6 +229,11 @@ def _sum(parts: Iterator[tuple[Array, Mask]], initial: Array) -> tuple[Array, Ma
                 total += block
             bad |= mask
     return total, bad
+
+
+def _trusted(x: Matrix, sums: Array) -> bool:
+    low, high = TRUSTED[x.work.name]
+    return bool(low <= np.abs(sums).max() <= high)  # not so if one is NaN
 
 
 def _any(parts: Iterator[Mask], size: int) -> Mask:

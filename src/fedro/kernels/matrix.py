@@ -42,7 +42,7 @@ class Matrix:
     def pieces(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[Piece, slice]]:
         """What to hand to a kernel, and which columns it is: the matrix itself or copies of parts.
 
-        Sums run on from piece to piece as they run from tile to tile: both ways give equal bits.
+        Both ways give the same numbers, up to the order in which sums in float64 are added.
         """
         if self.direct is not None:
             yield (self.direct, rows, start, stop), slice(start, stop)
@@ -62,7 +62,7 @@ class Matrix:
         return picked.to(getattr(torch, self.work.name)).cpu().numpy()  # type: ignore[no-any-return]
 
     def empty(self) -> Any:
-        """Room for a result (d,), of the kind and type of the input."""
+        """Room for a result (d,), of the kind and type of the input; it does not own its memory."""
         if not self.is_torch:
             return shelf.empty(self.shape[1], self.source.dtype)
         torch = sys.modules["torch"]
@@ -72,13 +72,7 @@ class Matrix:
 
     @contextmanager
     def writing(self, result: Any, part: slice) -> Iterator[Array]:
-        """Columns of a result to write to: its own memory, or a block that is narrowed after.
-
-        Where no result is wanted, the block is empty.
-        """
-        if result is None:
-            yield np.empty(0, dtype=self.work)
-            return
+        """Columns of a result to write to: its own memory, or a block that is narrowed after."""
         plain = result[part].numpy() if self.is_torch and self.direct is not None else None
         if not self.is_torch and result.dtype == self.work and result.flags.c_contiguous:
             plain = result[part]

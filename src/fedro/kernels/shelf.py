@@ -30,8 +30,13 @@ class _Loan:
         self.__array_interface__ = memory.__array_interface__
 
     def __del__(self) -> None:
-        if sum(part.nbytes for part in tuple(self.shelf)) + self.memory.nbytes <= MOST:
-            self.shelf.append(self.memory)
+        shelf = self.shelf
+        shelf.append(self.memory)
+        while sum(part.nbytes for part in tuple(shelf)) > MOST:
+            try:
+                shelf.popleft()  # what was put there first
+            except IndexError:  # another thread was faster
+                break
 
 
 def _take(bytes_: int) -> NDArray[np.uint8]:

@@ -31,8 +31,8 @@ def top_direction(products: Floats, weights: Floats) -> tuple[float, Floats]:
 def caf(rows: Rows) -> Any:
     """Takes weight from rows that stick out along the top eigenvector; the mean that had least λ.
 
-    The largest deviation is taken among rows that have weight left, so each step removes one: over
-    all rows, as published, a far row without weight makes the number of steps unbounded.
+    The largest deviation is taken among rows that have weight left, so each step removes one, and
+    its copies: over all rows, as published, a far row without weight makes the steps unbounded.
     """
     left, least = np.ones(rows.n), np.inf
     best = left / rows.n

@@ -30,7 +30,7 @@ def gap(a: Any, b: Any, before: Any, after: Any) -> Any:
 def rescue(a: Any, b: Any, value: Any, safe: Any) -> float:
     """Redo a sum of squares that left the safe range, scaled by a power of two (exact).
 
-    Too large: differences shrink by 2⁻⁷², so 256 squares of 2·max fit and lost bits are below
+    Too large: differences shrink by 2⁻⁷², so 512 squares of 2·max fit and lost bits are below
     2⁻⁴⁰ of the sum. Too small: grow by 2¹⁰⁰, so that the least denormal has a normal square.
     """
     one, huge, tiny = a.dtype.type(1.0), a.dtype.type(HUGE), a.dtype.type(TINY)

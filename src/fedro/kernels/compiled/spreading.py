@@ -48,8 +48,8 @@ def put(x: Any, rows: Any, left: int, right: int, mean: Any, std: Any, tile: Any
     """What `spread_tile` puts into a tile, for columns that may be fewer."""
     tile[:] = 0.0
     for i in range(rows.size):
-        tile[i, : right - left] = x[rows[i], left:right]
-    tile[rows.size, : right - left] = mean + std
+        tile[i, : right - left] = x[rows[i], left:right] - mean
+    tile[rows.size, : right - left] = std
 
 
 @kernel(
@@ -62,7 +62,7 @@ def geometry(
     """Mean and deviation, and out[block, i, j] += ‖x_i − x_j‖² over its columns, i < j <= m.
 
     The row after the last one is mean + deviation. Squares that are too large or too small for
-    their type are not saved here: the caller sees that in the sums. For blocks see `pairs`.
+    their type are lost: the caller sees that in the sums. For blocks see `pairs`.
     """
     m, width, of = rows.size, (64 << SHIFT) // x.itemsize, slots(rows.size + 1)
     tile, places = np.zeros((m // 4 * 4 + 4, width), dtype=x.dtype), rows * x.shape[1] + start

@@ -1,8 +1,8 @@
-"""Operations on whole rows of a tile, written as vector instructions.
+"""Operations on whole rows, of a tile or of the matrix, written as vector instructions.
 
 A loop over rows that may overlap carries checks that cost as much as a short row itself; here
 everything is loaded before anything is stored, so there is nothing to check. Rows are given by
-the place of their first number in the tile. Their length is a multiple of `BLOCK` bytes.
+the place of their first number. Their length is a multiple of `LINE` bytes, for `add_rows` of four.
 """
 
 from .gaps import HALF, add_gaps, add_own_gaps, fold

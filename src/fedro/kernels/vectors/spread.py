@@ -9,7 +9,7 @@ from llvmlite import ir
 from .tile import AHEAD, Tile, boolean, cgutils, generated
 
 SLACK = 1 / 64  # the share of a variance, at most, that a rounded mean may account for
-SAFE = 2.0**-100, 2.0**100  # the variances that are trusted; no square of a gap is then lost
+VARIANCES = 2.0**-100, 2.0**100  # that are trusted: no square of a gap is then lost
 
 
 @generated
@@ -25,7 +25,10 @@ def spread_rows(_: Any, x: Any, places: Any, count: Any, mean: Any, std: Any) ->
 
 @generated
 def spread_tile(_: Any, x: Any, places: Any, count: Any, mean: Any, std: Any, tile: Any) -> Any:
-    """The same, and put the rows into the first rows of a tile, mean + deviation into the next."""
+    """The same, and put the rows into a tile, then mean + deviation; all minus about the mean.
+
+    Distances between these are those between the points themselves, with less rounding.
+    """
     return boolean(x, places, count, mean, std, tile), _generate
 
 
@@ -38,7 +41,7 @@ def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     number, index, zeros = source.vector.element, count.type, ir.Constant(source.vector, None)
     bits = ir.VectorType(ir.IntType(8 * source.size), source.lanes)
     share = source.all(builder.fdiv(number(1.0), builder.sitofp(count, number)))
-    least, most, little = (source.all(number(value)) for value in (*SAFE, SLACK))
+    least, most, little = (source.all(number(value)) for value in (*VARIANCES, SLACK))
     total, squares = (cgutils.alloca_once(builder, source.vector) for _ in range(2))
     unequal = cgutils.alloca_once(builder, bits)
     well = cgutils.alloca_once_value(builder, builder.fcmp_ordered("==", zeros, zeros))
@@ -55,23 +58,19 @@ def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         builder.store(ir.Constant(bits, None), unequal)
         with rows() as (row, _):
             place = builder.load(builder.gep(starts, [row]))
-            value = source.load(place, column)
-            if tile:
-                tile.store(value, builder.mul(row, tile.columns), column)
-            else:
+            if not tile:  # else whoever fills tiles fetches ahead
                 source.fetch(place, column, index(AHEAD * source.lanes))
-            gap = builder.fsub(value, origin)
+            gap = builder.fsub(source.load(place, column), origin)
             add(total, gap)
             builder.store(builder.or_(builder.load(unequal), builder.bitcast(gap, bits)), unequal)
         center = builder.fadd(origin, builder.fmul(builder.load(total), share))
         builder.store(zeros, total)
         builder.store(zeros, squares)
         with rows() as (row, _):
-            if tile:
-                value = tile.load(builder.mul(row, tile.columns), column)
-            else:
-                value = source.load(builder.load(builder.gep(starts, [row])), column)
+            value = source.load(builder.load(builder.gep(starts, [row])), column)
             gap = builder.fsub(value, center)
+            if tile:
+                tile.store(gap, builder.mul(row, tile.columns), column)
             add(total, gap)
             add(squares, builder.fmul(gap, gap, flags=("contract",)))
         rest, square = (builder.fmul(builder.load(room), share) for room in (total, squares))
@@ -87,8 +86,7 @@ def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         mean.store(middle, column)
         std.store(deviation, column)
         if tile:
-            further = builder.fadd(middle, deviation)
-            tile.store(further, builder.mul(count, tile.columns), column)
+            tile.store(builder.fadd(rest, deviation), builder.mul(count, tile.columns), column)
     flags = builder.bitcast(builder.load(well), ir.IntType(source.lanes))
     return builder.icmp_unsigned("==", flags, flags.type(-1))
 
