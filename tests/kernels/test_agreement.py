@@ -211,7 +211,8 @@ def test_deviations_of_odd_columns(
     x = ODD[name](normal(n, COLUMNS.size, np.float64)).astype(np.float32)
     expected = reference.moments(x)[1]
     tiny = 1e-14 if name == "equal columns" else float(np.finfo(np.float32).tiny)
-    for call in kernels.moments, kernels.geometry:
+    calls = [kernels.moments, kernels.geometry]
+    for call in calls[:1] if backend == "generic" else calls:  # whose geometry has its moments
         found = []
         for threads in "1", "2", "3":
             monkeypatch.setenv("FEDRO_THREADS", threads)
