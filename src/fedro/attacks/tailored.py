@@ -1,6 +1,6 @@
 """Messages made for the rule: the strength is searched for, not chosen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -14,25 +14,26 @@ from fedro.attacks import moments
 from fedro.attacks.crowd import Crowd, gather
 from fedro.attacks.defense import Defense, Trial, trying
 from fedro.attacks.landscape import Honest, Landscape
-from fedro.attacks.search import FINE, Look, climb, peaks
+from fedro.attacks.search import FINE, PEAKS, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View
 
 Floats = NDArray[np.float64]
 Direction = Literal["std", "sign", "unit"]
+Best = tuple[Look, Tensor]  # a strength, and the direction it is in
 NEAR = 1.25  # how far, at most, the best strength on all columns is thought to be from the sample's
 
 
 @forge(knows="honest updates, rule", source="Allouah et al. 2023")
 def optimal_alie(view: View) -> Tensor:
     """ALIE with the z, of either sign, that moves the rule's output furthest."""
-    return strongest(view, view.crowd.std)[1]
+    return strongest(view, view.crowd.std)
 
 
 @forge(knows="honest updates, rule", source="Allouah et al. 2023")
 def optimal_foe(view: View) -> Tensor:
     """Fall of empires with the tau, of either sign, that moves the rule's output furthest."""
-    return strongest(view, view.crowd.mean)[1]
+    return strongest(view, view.crowd.mean)
 
 
 @forge(
@@ -55,7 +56,7 @@ def agr_tailored(
     names: list[Direction] = ["std", "sign", "unit"] if direction == "best" else [direction]
     seen = imagined(view) if own else view
     mean, std = seen.crowd.mean, seen.crowd.std
-    return max((strongest(seen, perturbation(n, mean, std)) for n in names), key=lambda m: m[0])[1]
+    return strongest(seen, *(perturbation(name, mean, std) for name in names))
 
 
 def imagined(view: View) -> View:
@@ -91,20 +92,14 @@ def ambush(view: View) -> Tensor:
     Nothing is proved of a rule once more bad clients than tolerated are sampled.
     """
     strikes = len(view.byzantine) > view.tolerated
-    return strongest(view, view.crowd.mean if strikes else view.crowd.std)[1]
+    return strongest(view, view.crowd.mean if strikes else view.crowd.std)
 
 
-def strongest(view: View, direction: Tensor) -> tuple[float, Tensor]:
-    """How far ḡ + t·v moves the rule's output with the best t, and that message."""
-    rule, mean = view.aggregate, view.honest_mean
-    if not isinstance(rule, Defense):
-        found = _by_trial(view, direction)
-    else:
-        if "honest" not in view.kept:
-            view.kept["honest"] = Honest(view, rule)
-        honest = view.kept["honest"]
-        found = _by_landscape(view, direction, Landscape(honest, direction, rule))
-    return found.value, shifted(mean, direction, found.at if found.value > 0 else 0.0)
+def strongest(view: View, *directions: Tensor) -> Tensor:
+    """ḡ + t·v with the v of these and the t that move the rule's output furthest."""
+    search = _by_landscape if isinstance(view.aggregate, Defense) else _by_trial
+    found, v = search(view, directions)
+    return shifted(view.honest_mean, v, found.at if found.value > 0 else 0.0)
 
 
 def shifted(mean: Tensor, direction: Tensor, t: float) -> Tensor:
@@ -114,25 +109,43 @@ def shifted(mean: Tensor, direction: Tensor, t: float) -> Tensor:
     return torch.add(mean, direction, alpha=t, out=kernels.empty_like(mean))
 
 
-def _by_landscape(view: View, direction: Tensor, landscape: Landscape) -> Look:
-    """The best of the sketch; where that was a sample, of all columns near it."""
-    weighs = landscape.look(landscape.scale).share is not None
-    found = peaks(landscape.look, landscape.scale, steps=1 if weighs else FINE)
-    if landscape.exact:
+def _by_landscape(view: View, directions: Sequence[Tensor]) -> Best:
+    """The best on sketches; where these are samples, the best on all columns of a few, and near."""
+    rule = view.aggregate
+    assert isinstance(rule, Defense)
+    if "honest" not in view.kept:
+        view.kept["honest"] = Honest(view, rule)
+    found: list[Best] = []
+    landscapes = [Landscape(view.kept["honest"], v, rule) for v in directions]
+    for landscape, v in zip(landscapes, directions, strict=True):
+        weighs = landscape.look(landscape.scale).share is not None
+        looks = peaks(landscape.look, landscape.scale, steps=1 if weighs else FINE)
+        found += [(look, v) for look in looks]
+    found.sort(key=_value, reverse=True)
+    if all(landscape.exact for landscape in landscapes):
         return found[0]
     with trying(view) as trial:
-        look = _trial(trial, view.honest_mean, direction)
-        best = max((look(peak.at) for peak in found), key=lambda found: found.value)
+        mean = view.honest_mean
+        best, v = max(
+            ((_trial(trial, mean, v)(look.at), v) for look, v in found[:PEAKS]), key=_value
+        )
         left, right = sorted([best.at / NEAR, best.at * NEAR])
-        return climb(look, left, right, best, sections=3)
+        return climb(_trial(trial, mean, v), left, right, best, sections=3), v
 
 
-def _by_trial(view: View, direction: Tensor) -> Look:
+def _by_trial(view: View, directions: Sequence[Tensor]) -> Best:
     """By calling a rule of which nothing is known."""
-    length, spread = moments.length(direction), view.crowd.spread
-    scale = spread / length if spread > 0 and length > 0 else 1.0
+    spread, found = view.crowd.spread, []
     with trying(view) as trial:
-        return peaks(_trial(trial, view.honest_mean, direction), scale, FINE)[0]
+        for v in directions:
+            length = moments.length(v)
+            scale = spread / length if spread > 0 and length > 0 else 1.0
+            found += [(look, v) for look in peaks(_trial(trial, view.honest_mean, v), scale, FINE)]
+    return max(found, key=_value)
+
+
+def _value(best: Best) -> float:
+    return best[0].value
 
 
 def _trial(trial: Trial, mean: Tensor, direction: Tensor) -> Callable[[float], Look]:
