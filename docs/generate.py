@@ -37,6 +37,7 @@ API = {  # every name that users may rely on, by what it is for
         "attacks.forge",
         "attacks.poison",
         "attacks.silence",
+        "attacks.train",
         "attacks.View",
     ],
     "Data": ["make_federation", "data.from_clients", "Federation", "Examples"],
