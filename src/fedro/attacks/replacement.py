@@ -11,7 +11,7 @@ from fedro.attacks.view import View
 
 @train(check=proper_share("constrain", "alpha"), source="Bagdasaryan et al. 2020")
 def constrain(*, alpha: float) -> float:
-    """What training gives with alpha·loss + (1−alpha)·‖distance from the server's model‖.
+    """What training gives with alpha·loss + (1−alpha)·(the distance from the server's model).
 
     "Constrain and scale": what is sent is shorter, and passes where lengths are looked at.
     """
