@@ -25,7 +25,7 @@ ATTACKS = {
     "optimal_alie": "Optimal_ALittleIsEnough",
     "optimal_foe": "Optimal_InnerProductManipulation",
 }
-INPUTS, DENSE = 200, 10  # how many random inputs; on how many of them the dense grid is tried
+INPUTS, DENSE = 200, 60  # how many random inputs; on how many of them the dense grid is tried
 
 
 def view(rule: str, seed: int) -> View:

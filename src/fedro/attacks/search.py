@@ -1,8 +1,9 @@
 """The strength at which an attack is worst: a grid on both sides of zero, cliffs, then sections.
 
-A rule that selects rows follows a message until it is too far off, and then drops it: the best
-strength lies right before such a cliff, where no grid is fine enough. It shows in the message's
-share of the output, so it is looked for between two strengths where that falls.
+A rule that selects rows follows a message until it is too far off, and then drops it, at once or
+copy by copy: the best strength lies right before such a cliff, where no grid is fine enough. Where
+the message's share of the output is known, cliffs are looked for between two strengths where it
+falls, and around the highest; else the surroundings of the grid's highest points are scanned.
 """
 
 import math
@@ -16,7 +17,10 @@ OCTAVES = (-6, 10)  # from a sixty-fourth of the scale to a thousand times it
 FINE = 4  # steps in an octave where the share is not known
 PEAKS = 3  # of the grid that are looked at closely,
 HIGH = 0.5  # if they are this share of the highest
-HALVINGS = 8  # of an octave with a cliff
+FALL = 0.9  # the message's share has fallen if less than this is left of it
+HALVINGS = 8  # of an octave with cliffs
+BEYOND = 1.25  # times an edge, up to which a rule may take the message in once more
+SCAN = 15  # points around the highest edge and, where the share is not known, the highest of a grid
 SECTIONS = 14  # at most: a thousandth of the interval
 FLAT = 1e-3  # where values differ by less, over a tenth of the way to zero, no more is to gain
 GOLDEN = (math.sqrt(5) - 1) / 2
@@ -31,42 +35,68 @@ class Look(NamedTuple):
 
 
 Function = Callable[[float], Look]
+Near = tuple[Look, Look, Look]  # a high point, between its neighbors
+
+
+def _value(look: Look) -> float:
+    return look.value
 
 
 def peaks(function: Function, scale: float, steps: int = 1) -> list[Look]:
-    """The highest points found around the highest of a grid, the best first."""
+    """The highest points found around the highest of a grid and at cliffs, the best first."""
     sizes = scale * 2.0 ** np.arange(OCTAVES[0], OCTAVES[1] + 1 / steps, 1 / steps)
     right, left = ([function(sign * float(t)) for t in sizes] for sign in (1, -1))
     found = [edge for side in (right, left) for edge in cliffs(function, side)]
-    grid = [*reversed(left), *right]
+    for edge in sorted(found, key=_value)[-1:]:
+        near = function(edge.at / BEYOND), edge, function(edge.at * BEYOND)
+        found.append(climb(function, *scan(function, near)))
+    for near in tops([*reversed(left), *right]):
+        known = near[1].share is not None
+        found.append(climb(function, *(near if known else scan(function, near))))
+    return sorted(found, key=_value, reverse=True)
+
+
+def tops(grid: list[Look]) -> Iterator[Near]:
+    """The highest points of a grid that are higher than their neighbors, with these."""
     values = np.array([look.value for look in grid])
-    around = np.concatenate([[-math.inf], values, [-math.inf]])
-    tops = np.flatnonzero((values >= around[:-2]) & (values >= around[2:]))
-    tops = tops[np.argsort(-values[tops], kind="stable")][:PEAKS]
-    for k in tops[values[tops] >= HIGH * values.max()].tolist():
-        ends = grid[max(k - 1, 0)].at, grid[min(k + 1, len(grid) - 1)].at
-        found.append(climb(function, *ends, grid[k]))
-    return sorted(found, key=lambda look: look.value, reverse=True)
+    outer = np.concatenate([[-math.inf], values, [-math.inf]])
+    found = np.flatnonzero((values >= outer[:-2]) & (values >= outer[2:]))
+    found = found[np.argsort(-values[found], kind="stable")][:PEAKS]
+    for k in found[values[found] >= HIGH * values.max()].tolist():
+        yield grid[max(k - 1, 0)], grid[k], grid[min(k + 1, len(grid) - 1)]
 
 
 def cliffs(function: Function, side: list[Look]) -> Iterator[Look]:
-    """The last point before the message's share falls to less than half, where it does."""
-    highest = max(look.value for look in side)
+    """The last points before the message's share falls, where they may be high."""
+    highest, smooth = max(look.value for look in side), False
     for before, after in pairwise(side):
-        if before.share is None or after.share is None or after.share > before.share / 2:
-            continue
-        if before.value * after.at / before.at < highest:  # it grows no faster than the strength
-            continue
-        beyond = after.at
-        for _ in range(HALVINGS):
-            middle = function((before.at + beyond) / 2)
-            if slopes(before, middle):
-                break
-            if middle.share is not None and middle.share > before.share / 2:
-                before = middle
-            else:
-                beyond = middle.at
+        smooth, known = slopes(before, after), smooth
+        if not (smooth and known):  # as in the octave before: no edge comes twice by chance
+            yield from edges(function, before, after, highest, HALVINGS)
+
+
+def edges(
+    function: Function, before: Look, after: Look, highest: float, halvings: int
+) -> Iterator[Look]:
+    """The same between two points."""
+    if not falls(before, after) or before.value * after.at / before.at < highest:
+        return  # the value grows no faster than the strength
+    if not halvings:
         yield before
+        return
+    middle = function((before.at + after.at) / 2)
+    if slopes(before, middle):
+        return
+    highest = max(highest, middle.value)
+    yield from edges(function, before, middle, highest, halvings - 1)
+    yield from edges(function, middle, after, highest, halvings - 1)
+
+
+def falls(before: Look, after: Look) -> bool:
+    """Is less of the message's share left?"""
+    if before.share is None or after.share is None:
+        return False
+    return after.share < FALL * before.share
 
 
 def slopes(before: Look, middle: Look) -> bool:
@@ -76,14 +106,23 @@ def slopes(before: Look, middle: Look) -> bool:
     return math.isclose(middle.share * middle.at, before.share * before.at, rel_tol=0.05)
 
 
+def scan(function: Function, near: Near) -> Near:
+    """The highest of more points between the outer ones, between its neighbors."""
+    sizes = np.linspace(near[0].at, near[2].at, SCAN + 2)[1:-1]
+    points = sorted([*near, *(function(float(t)) for t in sizes)], key=lambda look: look.at)
+    k = max(range(len(points)), key=lambda k: points[k].value)
+    return points[max(k - 1, 0)], points[k], points[min(k + 1, len(points) - 1)]
+
+
 def climb(
-    function: Function, left: float, right: float, best: Look, sections: int = SECTIONS
+    function: Function, before: Look, best: Look, after: Look, sections: int = SECTIONS
 ) -> Look:
     """Golden sections; the highest point seen, `best` included, whatever the function's shape."""
+    left, right = before.at, after.at
     low = function(right - GOLDEN * (right - left))
     high = function(left + GOLDEN * (right - left))
     for _ in range(sections):
-        best = max(best, low, high, key=lambda look: look.value)
+        best = max(best, low, high, key=_value)
         near = abs(right - left) < 0.1 * abs(best.at)
         if near and min(low.value, high.value) >= (1 - FLAT) * best.value:
             break
@@ -93,4 +132,4 @@ def climb(
         else:
             left, low = low.at, high
             high = function(left + GOLDEN * (right - left))
-    return max(best, low, high, key=lambda look: look.value)
+    return max(best, low, high, key=_value)

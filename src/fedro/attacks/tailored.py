@@ -129,8 +129,8 @@ def _by_landscape(view: View, directions: Sequence[Tensor]) -> Best:
         best, v = max(
             ((_trial(trial, mean, v)(look.at), v) for look, v in found[:PEAKS]), key=_value
         )
-        left, right = sorted([best.at / NEAR, best.at * NEAR])
-        return climb(_trial(trial, mean, v), left, right, best, sections=3), v
+        ends = (Look(0.0, best.at / NEAR), Look(0.0, best.at * NEAR))
+        return climb(_trial(trial, mean, v), ends[0], best, ends[1], sections=3), v
 
 
 def _by_trial(view: View, directions: Sequence[Tensor]) -> Best:
