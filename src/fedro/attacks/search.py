@@ -101,7 +101,7 @@ def falls(before: Look, after: Look) -> bool:
 
 def slopes(before: Look, middle: Look) -> bool:
     """Does the share fall as one over the strength, as weights 1/distance do? Then with no edge."""
-    if not before.share or middle.share is None or middle.share > 0.9 * before.share:
+    if not before.share or middle.share is None or middle.share > FALL * before.share:
         return False
     return math.isclose(middle.share * middle.at, before.share * before.at, rel_tol=0.05)
 
