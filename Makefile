@@ -22,7 +22,7 @@ check: lint $(VENV)/.peers tools
 # slow when it is traced, and a full disk, on which the tracer cannot write either.
 coverage: $(VENV)/.peers tools
 	$(BIN)/coverage erase
-	$(BIN)/coverage run $(PYTEST) --ignore tests/flower/test_deployment.py --deselect tests/test_run.py::test_a_full_disk_is_said_and_the_run_can_go_on
+	$(BIN)/coverage run $(PYTEST) --ignore tests/flower/test_deployment.py --deselect tests/cli/test_run.py::test_a_full_disk_is_said_and_the_run_can_go_on
 	-$(BIN)/coverage combine --quiet 2> /dev/null # a process that was killed leaves half a file
 	$(BIN)/coverage report --skip-covered --show-missing --precision 1 --fail-under 95
 
@@ -30,7 +30,7 @@ coverage: $(VENV)/.peers tools
 soak: $(VENV)/.peers
 	$(BIN)/python tests/soak/flat.py --rounds 2000
 	$(BIN)/python tests/soak/kills.py --times 50
-	PYTHONPATH=tests $(BIN)/python tests/soak/hostile.py --matrices 10000
+	PYTHONPATH=tests/helpers $(BIN)/python tests/soak/hostile.py --matrices 10000
 	FEDRO_HYPOTHESIS=deep $(BIN)/pytest tests/test_fuzz.py
 	$(BIN)/python tests/soak/mutants.py
 
@@ -40,7 +40,7 @@ lowest:
 	(cat constraints.txt; $(PYTHON) tests/lowest.py) > $(VENV)-lowest/lowest.txt
 	PIP_CONSTRAINT=$(VENV)-lowest/lowest.txt $(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev,data]'
 	$(VENV)-lowest/bin/python -m pip install --quiet --no-deps --requirement tests/peers.txt
-	$(VENV)-lowest/bin/python -m pytest -o filterwarnings=default -m "not slow" --ignore tests/flower --ignore tests/test_peers.py
+	$(VENV)-lowest/bin/python -m pytest -o filterwarnings=default -m "not slow" --ignore tests/flower --ignore tests/rules/test_peers.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import strategy
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedro.common.text import markdown_table
 from fedro.rules import parse_rule
-from fedro.wording import markdown_table
 from peers import byzfl, byzfl_rule, byzpy_rule
 
 TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1  # as in a server app

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from rich.progress import Progress
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from fedro.rules import parse_rule
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 from test_memory import MEGABYTE, peak_extra
+
+from fedro.rules import parse_rule
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from timing import Timed, measure, once
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 import peers
 from fedro.rules import parse_rule
 
@@ -120,7 +120,7 @@ def growth() -> tuple[list[str], dict[tuple[str, int, int], float]]:
 
 
 def draw(found: dict[tuple[str, int, int], float], path: Path) -> None:
-    from fedro.figures import STYLE, plain_ticks, plt, save
+    from fedro.common.figures import STYLE, plain_ticks, plt, save
 
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots()

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 import peers
 from fedro.attacks import Defense, View, parse_attack
 from fedro.attacks.defense import trying
-from fedro.attacks.landscape import Honest, Landscape
+from fedro.attacks.response_curve import Honest, Landscape
 from fedro.attacks.search import OCTAVES
 from fedro.rules import parse_rule
 

@@ -5,11 +5,11 @@ python benchmarks/theory.py
 
 import numpy as np
 
-from fedro import theory
 from fedro.data import spread
-from fedro.experiment import Experiment
-from fedro.setup import prepare
-from fedro.training import run
+from fedro.planning import theory
+from fedro.simulation.experiment import Experiment
+from fedro.simulation.loop import run
+from fedro.simulation.setup import prepare
 
 ATTACKS = ("sign_flip", "foe(tau=2.0)", "alie(z=1.5)", "mimic")
 

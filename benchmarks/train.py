@@ -14,12 +14,12 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from fedro.experiment import Experiment
+from fedro.common.streams import stream
 from fedro.models import build
-from fedro.rng import stream
-from fedro.rounds import jobs, one_round
 from fedro.server import State, sample
-from fedro.setup import draw_batches, prepare
+from fedro.simulation.experiment import Experiment
+from fedro.simulation.round import jobs, simulate_round
+from fedro.simulation.setup import draw_batches, prepare
 
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 FEMNIST = Experiment(
@@ -100,11 +100,11 @@ def compare(name, experiment, rounds, plain_rounds):
     plain = Plain(setup)
     taken = {"round": [], "steps": [], "rule": [], "plain": []}
     with setup.make_engine() as engine:
-        state = one_round(setup, engine, State(0, setup.flat.vector.clone())).state  # warm
+        state = simulate_round(setup, engine, State(0, setup.flat.vector.clone())).state  # warm
         for number in range(1, rounds + 1):
             bare, model = bare_jobs(setup, number), state.model
             with clock(taken["round"]), engine.working():
-                state = one_round(setup, engine, state).state
+                state = simulate_round(setup, engine, state).state
             with clock(taken["steps"]):
                 engine.train(model, bare, experiment.lr(number))
             with clock(taken["rule"]):
@@ -144,10 +144,10 @@ def bare_jobs(setup, number):
 
 
 def accuracy(setup, model):
-    from fedro.rounds import score_of
+    from fedro.simulation.round import score_model
 
     with setup.make_engine() as engine:
-        return score_of(setup, engine, model).accuracy
+        return score_model(setup, engine, model).accuracy
 
 
 def paired(experiment, seeds, rounds):
@@ -160,7 +160,7 @@ def paired(experiment, seeds, rounds):
         start = time.perf_counter()
         with setup.make_engine() as engine:
             for _ in range(rounds):
-                state = one_round(setup, engine, state).state
+                state = simulate_round(setup, engine, state).state
         ours = time.perf_counter() - start
         start = time.perf_counter()
         for number in range(rounds):

@@ -15,9 +15,9 @@ import typer.main
 
 from fedro.attacks import listing as attacks
 from fedro.cli import app
-from fedro.experiment import as_markdown as keys
+from fedro.common.text import markdown_table
 from fedro.rules import listing as rules
-from fedro.wording import markdown_table
+from fedro.simulation.experiment import as_markdown as keys
 
 API = {  # every name that users may rely on, by what it is for
     "Plan": ["plan", "Plan", "Outlook"],
@@ -46,8 +46,8 @@ API = {  # every name that users may rely on, by what it is for
     "Deploy": ["flower.FedRo", "flower.TooFewRepliesError"],
     "The paper's formulas": [
         f"theory.{name}"
-        for name, value in vars(importlib.import_module("fedro.theory")).items()
-        if inspect.isfunction(value) and value.__module__ == "fedro.theory" and name[0] != "_"
+        for name, value in vars(importlib.import_module("fedro.planning.theory")).items()
+        if inspect.isfunction(value) and value.__module__.endswith(".theory") and name[0] != "_"
     ],
 }
 

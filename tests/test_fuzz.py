@@ -15,20 +15,20 @@ import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from data.sample_data import femnist_table, write_leaf, write_parquet
 from fedro import kernels
 from fedro.attacks import ATTACKS, parse_attack
+from fedro.common.toml import to_toml
 from fedro.data import make_federation
-from fedro.experiment import Experiment, read_experiment
-from fedro.record import read
-from fedro.record.checkpoints import DamagedError, pack_tensors, unpack, unpack_tensors
-from fedro.recorded import run_into
 from fedro.report import write_report
 from fedro.rules import RULES, parse_rule
+from fedro.runs import read
+from fedro.runs.checkpoints import DamagedError, pack_tensors, unpack, unpack_tensors
 from fedro.server import screen
-from fedro.setup import prepare
-from fedro.sweeps import read_sweep
-from fedro.toml import to_toml
+from fedro.simulation.experiment import Experiment, read_experiment
+from fedro.simulation.recording import run_into
+from fedro.simulation.setup import prepare
+from fedro.simulation.sweeps import read_sweep
+from sample_data import femnist_table, write_leaf, write_parquet
 
 REFUSED = (ValueError, OSError)  # what the command line shows as one message
 KEYS = sorted(Experiment.model_fields)

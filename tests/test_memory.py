@@ -1,7 +1,5 @@
 """No rule copies the matrix: its extra memory is tiles, a few vectors and n² numbers."""
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,36 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from test_rules import EVERY, make
+from memory import peak_extra
+from rule_cases import EVERY, make
 
 N, B, D = 15, 3, 600_000
 MEGABYTE = 1 << 20
-
-
-def anonymous() -> int:
-    """Bytes of anonymous memory; pages of mapped files do not count."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("no RssAnon in /proc/self/status")
-
-
-def peak_extra(action: Callable[[], object]) -> int:
-    """The most anonymous memory beyond that of before, looked at a thousand times a second."""
-    before, seen, done = anonymous(), [0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.001):
-            seen.append(anonymous())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    result = action()
-    seen.append(anonymous())
-    done.set()
-    watcher.join()
-    del result
-    return max(seen) - before
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,12 @@ def test_without_flower_its_extra_is_named() -> None:
 MODULES = [
     m.name for m in pkgutil.walk_packages(fedro.__path__, "fedro.") if "__main__" not in m.name
 ]
-ON_FLOWER = ("fedro.flower.", "fedro.engine.flower", "fedro.engine.node", "fedro.engine.simulation")
+ON_FLOWER = (
+    "fedro.flower.",
+    "fedro.simulation.engines.flower",
+    "fedro.simulation.engines.node",
+    "fedro.simulation.engines.simulation",
+)
 
 
 @pytest.mark.parametrize("name", ["fedro", *MODULES])

@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import flat
+import hostile
+import kills
+import mutants
 import numpy as np
 import pytest
-
-from soak import flat, hostile, kills, mutants
 
 pytestmark = pytest.mark.slow
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedro.attacks import ATTACKS, Attack, parse_attack
     from fedro.data import Examples, Federation, make_federation
-    from fedro.experiment import Experiment, read_experiment
-    from fedro.kappa_search import Found, search_kappa
     from fedro.planning import Outlook, Plan, plan
-    from fedro.recorded import run_into
-    from fedro.rounds import Round
     from fedro.rules import RULES, Rule, parse_rule
-    from fedro.setup import prepare
-    from fedro.sweeps import read_sweep, sweep
-    from fedro.training import run
+    from fedro.rules.kappa_search import Found, search_kappa
+    from fedro.server import Round
+    from fedro.simulation.experiment import Experiment, read_experiment
+    from fedro.simulation.loop import run
+    from fedro.simulation.recording import run_into
+    from fedro.simulation.setup import prepare
+    from fedro.simulation.sweeps import read_sweep, sweep
 
 __version__ = "0.1.0"
 
@@ -28,24 +28,24 @@ _HOME = {
     "RULES": "rules",
     "Attack": "attacks",
     "Examples": "data",
-    "Experiment": "experiment",
+    "Experiment": "simulation.experiment",
     "Federation": "data",
-    "Found": "kappa_search",
+    "Found": "rules.kappa_search",
     "Outlook": "planning",
     "Plan": "planning",
-    "Round": "rounds",
+    "Round": "server",
     "Rule": "rules",
     "make_federation": "data",
     "parse_attack": "attacks",
     "parse_rule": "rules",
     "plan": "planning",
-    "prepare": "setup",
-    "read_experiment": "experiment",
-    "read_sweep": "sweeps",
-    "run": "training",
-    "run_into": "recorded",
-    "search_kappa": "kappa_search",
-    "sweep": "sweeps",
+    "prepare": "simulation.setup",
+    "read_experiment": "simulation.experiment",
+    "read_sweep": "simulation.sweeps",
+    "run": "simulation.loop",
+    "run_into": "simulation.recording",
+    "search_kappa": "rules.kappa_search",
+    "sweep": "simulation.sweeps",
 }
 __all__ = [
     "ATTACKS",

@@ -10,12 +10,12 @@ from flwr.serverapp import ServerApp
 from flwr.simulation import run_simulation
 
 import fedro
-from fedro.client import local_update
 from fedro.flower import FedRo
 from fedro.flower.exchange import exchange
 from fedro.models import FlatModel
-from fedro.rounds import client_examples, make_job
-from fedro.setup import prepare
+from fedro.simulation.client import local_update
+from fedro.simulation.round import client_examples, make_job
+from fedro.simulation.setup import prepare
 
 PLAN = fedro.plan(clients=150, byzantine=15, rounds=10)
 EXPERIMENT = fedro.Experiment(

@@ -1,31 +1,22 @@
 """The example app, without processes: what bad clients send, and what a bad run config is told."""
 
 import logging
-import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from fake import FakeGrid
-from fedro_app import client_app, server_app
-from fedro_app.bad import alone, attacks_of, now
-from fedro_app.task import plan_of, setup_of, with_clients
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.cli.build import build_fab_from_disk
 
-from fedro.record import RunFolderError, read
-from fedro.rounds import jobs
+from fake_flower import FakeGrid
+from fedro.runs import RunFolderError, read
+from fedro.simulation.round import jobs
+from fedro_app import client_app, server_app
+from fedro_app.bad import alone, attacks_of, now
+from fedro_app.task import plan_of, setup_of, with_clients
+from flower_app import APP, run_config
 
 logging.getLogger("flwr").propagate = True  # for caplog
-APP = Path(__file__).parents[2] / "examples/flower"
-CONFIG = tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
-
-
-def run_config(**changes):
-    """The app's run config with other values."""
-    assert changes.keys() <= CONFIG.keys()
-    return {**CONFIG, **changes}
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -19,16 +19,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from fedro_app.task import setup_of
 from safetensors.torch import load_file
-from test_app import run_config
-from test_simulation import QUIET
 
-from fedro.client import evaluate
-from fedro.engine import make_engine
-from fedro.record import read
-from fedro.rounds import make_job
+from fedro.runs import read
 from fedro.server import rule_seed, step
+from fedro.simulation.client import evaluate
+from fedro.simulation.engines import make_engine
+from fedro.simulation.round import make_job
+from fedro_app.task import setup_of
+from flower_app import run_config
+from flower_environment import QUIET
 
 MISSING = [name for name in ("openssl", "ssh-keygen", "curl", "ps") if shutil.which(name) is None]
 pytestmark = [
@@ -295,7 +295,7 @@ def after(setup, rounds):
                 setup.rule,
                 tolerated=1,
                 server_lr=e.server_lr,
-                flat=setup.flat,
+                layout=setup.flat,
                 seed=rule_seed(0, round),
             )
             assert result.void is None

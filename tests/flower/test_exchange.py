@@ -1,9 +1,9 @@
 """How long a reply lies before it is looked at."""
 
 import pytest
-from fake import FakeGrid, Time, honest, model
 from flwr.app import Message, RecordDict
 
+from fake_flower import FakeGrid, Time, honest, model
 from fedro.flower.exchange import exchange
 
 

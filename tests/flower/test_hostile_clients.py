@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from fake import FakeGrid, Time, answer, honest, model, raises, small_plan, weights
 from flwr.app import Message, MetricRecord, RecordDict
 
+from fake_flower import FakeGrid, Time, answer, honest, model, raises, small_plan, weights
 from fedro.flower import FedRo
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from fake import FIRST, Time, answer, honest, model, weights
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.app.message import remove_content_from_message
 from flwr.common.serde import message_to_proto
@@ -13,6 +12,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.run import Run
 from flwr.superlink.grid.http_grid import HttpGrid
 
+from fake_flower import FIRST, Time, answer, honest, model, weights
 from fedro.flower.exchange import exchange
 from fedro.flower.layout import Layout
 from fedro.flower.replies import receive_updates

@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
-from fake import honest, model, raises, sends, silent, small_plan
 from flwr.common.constant import HEARTBEAT_INTERVAL_INF, NOOP_ACCOUNT_NAME, NOOP_FLWR_AID
 from flwr.proto.task_pb2 import Task
 from flwr.server.superlink.linkstate import LinkStateFactory
@@ -18,8 +17,9 @@ from flwr.supercore.run import Run
 from flwr.superlink.federation import NoOpFederationManager
 from flwr.superlink.grid import InMemoryGrid
 
+from fake_flower import honest, model, raises, sends, silent, small_plan
 from fedro.flower import FedRo
-from fedro.record import read
+from fedro.runs import read
 
 
 @contextmanager

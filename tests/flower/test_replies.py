@@ -8,11 +8,11 @@ from contextlib import suppress
 import numpy as np
 import pytest
 import torch
-from fake import FIRST, FakeGrid, Time, answer, honest, model, raises, silent, weights
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.supercore.run import RunNotRunningException
 from flwr.superlink.grid.http_grid import HttpGrid
 
+from fake_flower import FIRST, FakeGrid, Time, answer, honest, model, raises, silent, weights
 from fedro.flower.exchange import RECONNECT, exchange, limit_retries, readable
 from fedro.flower.layout import Layout
 from fedro.flower.npy import Refused, read_floats

@@ -3,14 +3,14 @@
 import csv
 
 import pytest
-from fake import FakeGrid, honest, raises
-from test_strategy import BAD, start, strategy
 
-from fedro.experiment import Experiment
-from fedro.record import read
-from fedro.recorded import run_into
+from fake_flower import FakeGrid, honest, raises
 from fedro.report import write_report
 from fedro.report.runs import load
+from fedro.runs import read
+from fedro.simulation.experiment import Experiment
+from fedro.simulation.recording import run_into
+from flower_cases import BAD, start, strategy
 
 
 @pytest.fixture(scope="module")

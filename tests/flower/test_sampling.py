@@ -4,17 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from fake import FIRST, FakeGrid, Time, small_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fedro
+from fake_flower import FIRST, FakeGrid, Time, small_plan
 from fedro.flower.evaluation import flat, robust_mean, robust_metrics
 from fedro.flower.inviting import drawn
 from fedro.flower.ledger import MOST, Ledger
 from fedro.flower.replies import Received
 from fedro.flower.sampling import Draw, as_planned, online, safe_draw
-from fedro.tails import hypergeometric_log_cdf
+from fedro.planning.tails import hypergeometric_log_cdf
 
 
 @pytest.mark.parametrize("bound", ["exact", "shifted"])

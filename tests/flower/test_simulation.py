@@ -11,19 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 import fedro
-from fedro.engine.inline import one_thread
-from fedro.record import read
-from fedro.rounds import score_of
-from fedro.setup import prepare
+from fedro.runs import read
+from fedro.simulation.engines.inline import one_thread
+from fedro.simulation.round import score_model
+from fedro.simulation.setup import prepare
+from flower_environment import QUIET
 
 pytest.importorskip("ray")
-QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",  # 15 by default: a busy machine would let clients starve
-}
 
 
 def run_app(name, folder, *words):
@@ -76,6 +70,6 @@ def test_150_nodes_under_attack_learn_what_they_learn_without_flower(tmp_path):
     gap = (model - last.state.model).norm() / (last.state.model - setup.start).norm()
     assert gap.item() < 1e-4
     with setup.make_engine() as engine:
-        score = score_of(setup, engine, model.detach())
+        score = score_model(setup, engine, model.detach())
     assert last.final.accuracy > 0.8
     assert score.accuracy == pytest.approx(last.final.accuracy, abs=0.005)

@@ -6,7 +6,11 @@ import logging
 import numpy as np
 import pytest
 import torch
-from fake import (
+from flwr.app import ConfigRecord, Error, Message, MetricRecord
+from flwr.serverapp.strategy import Strategy
+
+import fedro
+from fake_flower import (
     FIRST,
     FakeGrid,
     Time,
@@ -18,34 +22,14 @@ from fake import (
     small_plan,
     weights,
 )
-from flwr.app import ConfigRecord, Error, Message, MetricRecord
-from flwr.serverapp.strategy import Strategy
-
-import fedro
-from fedro.flower import FedRo, TooFewRepliesError
-from fedro.record import Lock, RunFolderError, read, roll_back
-from fedro.rounds import Round
+from fedro.flower import TooFewRepliesError
 from fedro.rules import parse_rule
+from fedro.runs import Lock, RunFolderError, read, roll_back
 from fedro.server import State, sample
+from fedro.simulation.round import Round
+from flower_cases import BAD, start, strategy
 
 logging.getLogger("flwr").propagate = True  # for caplog
-BAD = {
-    "huge": sends(lambda w: {n: v - 1e9 for n, v in w.items()}),
-    "nan": sends(lambda w: {n: v * np.nan for n, v in w.items()}),
-    "raises": raises,
-    "silent": silent,
-    "broken": lambda m: ValueError("no such object"),
-    "wrong": sends(lambda w: {"mine": np.zeros(3)}),
-}
-
-
-def strategy(time=None, **options):
-    given = {"plan": small_plan(), "seed": 1, "evaluate_clients": 0, **options}
-    return FedRo(**given, clock=(time or Time()).clock)
-
-
-def start(fedro_, grid, rounds=3, arrays=None, **options):
-    return fedro_.start(grid, arrays or model(), num_rounds=rounds, timeout=30, **options)
 
 
 def numbers(record):

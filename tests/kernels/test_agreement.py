@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 import torch
 
+import reference_kernels as reference
 from fedro import kernels
 
 BACKENDS = ["cpu", "generic"]

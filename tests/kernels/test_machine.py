@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import reference
 import torch
 
+import reference_kernels as reference
 from fedro import kernels
 from fedro.kernels import compiled, shelf
 from fedro.kernels.jit import announced

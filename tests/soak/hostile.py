@@ -15,7 +15,7 @@ import numpy as np
 
 from fedro import kernels
 from fedro.rules import Rule
-from test_rules import FINAL, PIPELINES, make, reference_for, usable
+from rule_cases import FINAL, PIPELINES, make, reference_for, usable
 
 TEXTS = [*FINAL, *PIPELINES]
 SIZES = [3, 4, 5, 7, 9, 11, 15, 26]

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedro.record import read
-from fedro.record.files import TEMPORARY
+from fedro.runs import read
+from fedro.runs.files import TEMPORARY
 
 SETTINGS = {
     "dataset": "digits",

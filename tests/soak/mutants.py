@@ -28,7 +28,7 @@ class Mutant(NamedTuple):
     file: str
     old: str
     new: str
-    tests: str = "tests/test_rules.py"
+    tests: str = "tests/rules"
 
 
 def rules(name: str, *changes: tuple[str, str]) -> list[Mutant]:
@@ -43,7 +43,7 @@ def kernels(name: str, *changes: tuple[str, str]) -> list[Mutant]:
 
 def attacks(name: str, *changes: tuple[str, str]) -> list[Mutant]:
     """Changes of a file of attacks."""
-    return [Mutant(f"attacks/{name}.py", old, new, "tests/test_attacks.py") for old, new in changes]
+    return [Mutant(f"attacks/{name}.py", old, new, "tests/attacks") for old, new in changes]
 
 
 MUTANTS = [

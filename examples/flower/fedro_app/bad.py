@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fedro.attacks import ATTACKS, Attack, View, parse_attack
-from fedro.rng import stream
-from fedro.setup import Setup
+from fedro.common.streams import stream
+from fedro.simulation.setup import Setup
 from fedro_app.task import Config
 
 ALONE = {"own data", "own update"}  # what a client knows who has no friends

@@ -4,11 +4,11 @@ import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedro.client import evaluate, local_update
+from fedro.common.streams import seeded, stream
 from fedro.models import FlatModel
-from fedro.rng import seeded, stream
-from fedro.rounds import make_job
-from fedro.setup import Setup
+from fedro.simulation.client import evaluate, local_update
+from fedro.simulation.round import make_job
+from fedro.simulation.setup import Setup
 from fedro_app.bad import BREAKDOWNS, alone, attacks_of, break_down, forge, misshapen, now
 from fedro_app.task import setup_of, with_clients
 

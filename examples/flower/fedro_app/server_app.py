@@ -6,7 +6,7 @@ from pathlib import Path
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
-from fedro.checks import count, number
+from fedro.common.checks import count, number
 from fedro.flower import FedRo
 from fedro_app.bad import attacks_of
 from fedro_app.task import log, plan_of, setup_of, with_clients, yes_or_no

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import fedro
 from fedro import Experiment
-from fedro.checks import count, number
 from fedro.cli.common import parse_share_of
-from fedro.experiment import parse_changes, read_toml
-from fedro.safety import FEW
-from fedro.setup import Setup, prepare
+from fedro.common.checks import count, number
+from fedro.simulation.experiment import parse_changes, read_toml
+from fedro.simulation.sample_size import FEW
+from fedro.simulation.setup import Setup, prepare
 
 Config = Mapping[str, bool | float | int | str]
 PLANNED = ("byzantine", "sampled", "tolerated", "attack")  # of the experiment: the app has its own

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from fedro.attacks.table import ATTACKS, Entry
-from fedro.registry import signature
-from fedro.wording import markdown_table
+from fedro.common.registry import signature
+from fedro.common.text import markdown_table
 
 HEADER = ("name", "what the bad clients send", "what they know", "reference")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedro.attacks.messages import joined, rows_of
 from fedro.attacks.table import ATTACKS, Entry, Hook
 from fedro.attacks.view import Forged, Restricted, View
-from fedro.registry import Stage, load, parse_stage
+from fedro.common.registry import Stage, load, parse_stage
 
 QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 BAR = re.compile(rf"""\|(?=(?:[^'"]|{QUOTED})*$)""")  # a bar that is not within quotes

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
 from fedro.attacks.view import PARTS
-from fedro.registry import Table, check_options, options_of, unknown
+from fedro.common.registry import Table, check_options, options_of, unknown
 
 Hook = Literal["poison", "train", "forge", "silence"]
 LARGEST = 3.4028234663852886e38  # of float32, in which messages are sent

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fedro import kernels
 from fedro.attacks import moments
-from fedro.attacks.crowd import Crowd, gather
 from fedro.attacks.defense import Defense, Trial, trying
-from fedro.attacks.landscape import Honest, Landscape
+from fedro.attacks.dispersion import Crowd, gather
+from fedro.attacks.response_curve import Honest, Landscape
 from fedro.attacks.search import FINE, PEAKS, Look, climb, peaks
 from fedro.attacks.table import forge
 from fedro.attacks.view import View

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedro import kernels
 from fedro.attacks import moments
-from fedro.attacks.crowd import Crowd, gather
+from fedro.attacks.dispersion import Crowd, gather
 
 Rows = NDArray[np.int64]
 Writer = Callable[[Tensor, Rows], object]  # puts a message for each into rows of a matrix

@@ -9,7 +9,7 @@ from fedro.attacks.defense import trying
 from fedro.attacks.pipeline import find
 from fedro.attacks.table import forge
 from fedro.attacks.view import Forged, View
-from fedro.registry import Stage, parse_stage
+from fedro.common.registry import Stage, parse_stage
 
 USUAL = (
     "sign_flip; foe; alie; alie(sign=-1); mimic; min_max; min_sum; "

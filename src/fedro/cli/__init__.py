@@ -6,12 +6,12 @@ Heavy things are imported inside the commands, so that ``fedro --help`` is insta
 
 import os
 
-from fedro.cli import planning, reporting, reproducing, rules, running, sweeping
+from fedro.cli import plan, report, reproduce, rules, run, sweep
 from fedro.cli.common import app
 
 __all__ = ["app", "main"]
 
-_ORDER = [m.__name__ for m in (planning, running, sweeping, reporting, rules, reproducing)]
+_ORDER = [m.__name__ for m in (plan, run, sweep, report, rules, reproduce)]
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback.__module__))
 
 

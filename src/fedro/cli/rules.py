@@ -59,9 +59,9 @@ def kappa(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """The proved κ of a rule, the least any rule can have, and the largest an adversary finds."""
-    from fedro.coefficients import lower_bound
-    from fedro.kappa_search import search_kappa
     from fedro.rules import parse_rule
+    from fedro.rules.kappa import lower_bound
+    from fedro.rules.kappa_search import search_kappa
 
     sys.path.insert(0, "")  # your own rules are found from where you are
     parsed = parse_rule(rule, b=tolerated)

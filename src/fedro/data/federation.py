@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro.checks import count
+from fedro.common.checks import count
+from fedro.common.text import counted
 from fedro.data.problem import Problem, least_squares
-from fedro.wording import counted
 
 Array = NDArray[Any]
 Scaling = float | Tensor  # a number, or one for each channel: (C, 1, 1)

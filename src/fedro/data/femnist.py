@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from fedro.common.text import counted
 from fedro.data import files, images, leaf
 from fedro.data.cache import Arrays, cached
 from fedro.data.federation import Array, Federation, Rows, groups
 from fedro.data.notes import say_once
 from fedro.data.sources import register
 from fedro.data.splitting import split
-from fedro.wording import counted
 
 HUB = "flwrlabs/femnist"
 NEEDED, OPTIONAL = ("image", "writer_id", "character"), ("split",)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from fedro.data import tidy
+from fedro.data import validation
 from fedro.data.federation import Array, Federation
 from fedro.data.files import existing, in_order
 from fedro.data.sources import register
@@ -31,7 +31,7 @@ class Filed:
 
     file: Path
     name: str  # of the inputs in the file
-    form: tidy.Form
+    form: validation.Form
     y: Array
     index: Array
 
@@ -51,7 +51,7 @@ class Filed:
             found = _array(archive, self.name)
         if found.shape != (len(self.y), *self.form.shape):
             raise ValueError(f"{self.file} has changed since it was opened: start again")
-        x = tidy.converted(found, self.form.dtype, f"{self.file}: {self.name}")
+        x = validation.converted(found, self.form.dtype, f"{self.file}: {self.name}")
         return x[self.index], self.y[self.index]
 
     def labels(self) -> Array:
@@ -83,7 +83,9 @@ def folder(
     return Federation(
         f"folder {place.name}",
         parts,
-        classes=tidy.classes([part.y for pair in parts for part in pair], classes, str(place)),
+        classes=validation.classes(
+            [part.y for pair in parts for part in pair], classes, str(place)
+        ),
         scale=255.0 if first.dtype == np.uint8 else 1.0,
         owners=[file.stem for file in files],
     )
@@ -112,8 +114,8 @@ def _client(file: Path, seed: int, number: int) -> tuple[Filed, Filed]:
 def _part(
     file: Path, headers: dict[str, Header], labels: dict[str, Array], x: str, y: str
 ) -> Filed:
-    form = tidy.form(headers[x], headers[y], f"{file}, {x} and {y}")
-    targets = tidy.converted(labels[y], form.target_dtype, f"{file}: {y}")
+    form = validation.form(headers[x], headers[y], f"{file}, {x} and {y}")
+    targets = validation.converted(labels[y], form.target_dtype, f"{file}: {y}")
     return Filed(file, x, form, targets, np.arange(len(targets)))
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from fedro.data import tidy
+from fedro.common.registry import arguments_for, load
+from fedro.data import validation
 from fedro.data.federation import Federation, Rows, Scaling
-from fedro.registry import arguments_for, load
 
 WANTED = (
     "a Federation, or a list with one entry for each client: "
@@ -38,7 +38,7 @@ def from_clients(
     return Federation(
         name,
         parts,
-        classes=tidy.classes([part.y for pair in parts for part in pair], classes, name),
+        classes=validation.classes([part.y for pair in parts for part in pair], classes, name),
         shift=0.0 if shift is None else shift,
         scale=(255.0 if first.dtype == np.uint8 else 1.0) if scale is None else scale,
     )
@@ -59,17 +59,17 @@ def _client(entry: Any, where: str) -> tuple[Rows, Rows]:
 
 
 def _rows(x: Any, y: Any, where: str) -> Rows:
-    inputs, targets = tidy.as_array(x), tidy.as_array(y)
-    form = tidy.form((inputs.shape, inputs.dtype), (targets.shape, targets.dtype), where)
+    inputs, targets = validation.as_array(x), validation.as_array(y)
+    form = validation.form((inputs.shape, inputs.dtype), (targets.shape, targets.dtype), where)
     return Rows(
-        tidy.converted(inputs, form.dtype, f"{where}: x"),
-        tidy.converted(targets, form.target_dtype, f"{where}: y"),
+        validation.converted(inputs, form.dtype, f"{where}: x"),
+        validation.converted(targets, form.target_dtype, f"{where}: y"),
         np.arange(len(inputs)),
     )
 
 
-def _form(rows: Rows, where: str) -> tidy.Form:
-    return tidy.form((rows.x.shape, rows.x.dtype), (rows.y.shape, rows.y.dtype), where)
+def _form(rows: Rows, where: str) -> validation.Form:
+    return validation.form((rows.x.shape, rows.x.dtype), (rows.y.shape, rows.y.dtype), where)
 
 
 def call_own(text: str, options: Mapping[str, Any], clients: int | None, seed: int) -> Federation:
@@ -93,13 +93,13 @@ def _check(made: Federation, text: str) -> None:
     if not made.sizes.all():
         raise ValueError(f"{text}: client {made.sizes.argmin()} has no training samples")
     x, y = made.parts[0][0].arrays()
-    form = tidy.form((x.shape, x.dtype), (y.shape, y.dtype), text)
+    form = validation.form((x.shape, x.dtype), (y.shape, y.dtype), text)
     if (x.dtype, y.dtype) != (form.dtype, form.target_dtype):
         raise ValueError(
             f"{text}: x of type {x.dtype} and y of type {y.dtype}; need uint8 or float32, "
             "and int64 (labels) or float32 (targets)"
         )
-    tidy.classes([y], made.classes or None, text)
+    validation.classes([y], made.classes or None, text)
     for client, pair in enumerate(made.parts):
         for part in pair:
             if part.shape != form.shape:

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedro.checks import count, number
+from fedro.common.checks import count, number
+from fedro.common.registry import Table
+from fedro.common.streams import stream
+from fedro.common.text import counted
 from fedro.data.federation import Array, Federation, Part, Rows, groups
-from fedro.registry import Table
-from fedro.rng import stream
-from fedro.wording import counted
 
 Partition = Callable[..., Federation]  # (federation, clients, seed, *, options)
 PARTITIONS: Table[Partition] = Table("partition")

@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from fedro.common.figures import BLUE, GREY, RED, STYLE
 from fedro.data.federation import Federation
-from fedro.figures import BLUE, GREY, RED, STYLE
 
 
 def picture(federation: Federation) -> Figure:

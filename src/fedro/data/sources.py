@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedro.checks import count
+from fedro.common.checks import count
+from fedro.common.registry import Stage, Table, check_options, options_of, parse_stage
 from fedro.data.federation import Federation
 from fedro.data.own import call_own
 from fedro.data.partitions import PARTITIONS
-from fedro.registry import Stage, Table, check_options, options_of, parse_stage
 
 PARTS = 10  # clients, where neither the data nor the user says how many
 

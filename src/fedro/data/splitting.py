@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from fedro.common.streams import stream
 from fedro.data.federation import Array
-from fedro.rng import stream
 
 
 def split(samples: int, share: float, seed: int, *keys: int) -> tuple[Array, Array]:

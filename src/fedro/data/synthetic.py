@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from fedro.checks import count, number
+from fedro.common.checks import count, number
+from fedro.common.streams import stream
 from fedro.data.federation import Array, Federation, Rows
 from fedro.data.problem import least_squares
 from fedro.data.sources import PARTS, register
-from fedro.rng import stream
 
 
 @register(owners=True)

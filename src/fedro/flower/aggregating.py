@@ -1,23 +1,18 @@
 """What becomes of the replies: a robust step, robust metrics, and notes on who sent what."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from logging import INFO, WARNING
 
-import torch
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.common.logger import log
-from torch import Tensor
 
 from fedro.flower.evaluation import Spread, flat, robust_metrics
 from fedro.flower.exchange import Answer
 from fedro.flower.ledger import Ledger
 from fedro.flower.replies import Metrics, Received, metrics_of, receive, receive_updates
-from fedro.flower.sampling import Draw
 from fedro.flower.session import Session
 from fedro.flower.settings import Settings
-from fedro.rounds import Round, watch
-from fedro.server import Ids, rule_seed, starts_from_last, step
+from fedro.server import Round, aggregate, timed
 
 
 def take_updates(
@@ -27,7 +22,7 @@ def take_updates(
     done = session.under_way
     if session.draw is not None:
         updates = session.updates(session.draw.sampled)
-        with watch(done, "train"):
+        with timed(done, "train"):
             received, metrics, usable = receive_updates(
                 answers,
                 session.invited,
@@ -37,40 +32,24 @@ def take_updates(
                 settings.arrays_key,
             )
         note(settings, session, done, received)
-        with watch(done, "aggregate"):
-            aggregate(settings, session, done, session.draw, updates, usable)
+        with timed(done, "aggregate"):
+            aggregate(
+                done,
+                updates,
+                usable,
+                settings.rule,
+                tolerated=session.draw.tolerated,
+                server_lr=settings.server_lr,
+                layout=session.layout,
+                seed=session.seed,
+                require_finite=True,
+            )
         session.metrics["train"] = robust_metrics(metrics.values(), session.draw.tolerated)
     session.end()
     if done.void is not None:
         log(WARNING, "Round %d is void, the model stays: %s", done.round + 1, done.void)
         return None, None
     return session.layout.record(session.state.model), as_record(session.metrics["train"])
-
-
-def aggregate(
-    settings: Settings, session: Session, done: Round, draw: Draw, updates: Tensor, usable: Ids
-) -> None:
-    """The same step as in a simulation."""
-    state, rule = session.state, settings.rule
-    follows = starts_from_last(rule)
-    result = step(
-        state.model,
-        updates,
-        usable,
-        rule,
-        tolerated=draw.tolerated,
-        server_lr=settings.server_lr,
-        flat=session.layout,
-        reference=state.previous if follows else None,
-        seed=rule_seed(session.seed, done.round),
-    )
-    done.void = result.void
-    if done.void is None and not torch.isfinite(result.model).all():
-        done.void = "the new model would hold NaN or Inf"
-    if done.void is None:
-        previous = result.aggregate if follows else None
-        done.state = replace(state, model=result.model, previous=previous)
-        done.kappa_proved = rule.kappa(usable.size, draw.tolerated)
 
 
 def note(settings: Settings, session: Session, done: Round, received: Received) -> None:

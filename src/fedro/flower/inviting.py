@@ -8,14 +8,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
+from fedro.common.streams import derived
+from fedro.common.text import counted
 from fedro.flower.sampling import Draw, as_planned, online, safe_draw
 from fedro.flower.session import Session
 from fedro.flower.settings import Settings
 from fedro.planning import Plan
-from fedro.rng import derived
-from fedro.rounds import watch
-from fedro.server import sample
-from fedro.wording import counted
+from fedro.server import sample, timed
 
 
 def invite_to_train(
@@ -29,7 +28,7 @@ def invite_to_train(
     """Messages to n̂ of the nodes that are online; none if no draw from so few is safe."""
     plan, told = settings.plan, train_config(settings, server_round, config)
     done = session.begin(server_round - 1, session.layout.vector(arrays), told.get("lr"))
-    with watch(done, "online"):
+    with timed(done, "online"):
         nodes = nodes_online(settings, session, grid, settings.online_wait)
     session.available = len(nodes)
     draw = safe_draw(plan, len(nodes))

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedro.feasibility import tolerated_at
 from fedro.flower.exchange import REAL, Clock, readable
 from fedro.planning import Plan
+from fedro.planning.feasibility import tolerated_at
 
 
 class Draw(NamedTuple):

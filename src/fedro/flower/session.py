@@ -12,18 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedro.common.atomic_files import put
 from fedro.flower.evaluation import Spread
 from fedro.flower.layout import Layout
 from fedro.flower.ledger import Ledger
 from fedro.flower.sampling import Draw
 from fedro.planning import Plan
-from fedro.record import RunFolder
-from fedro.rounds import Round
-from fedro.server import State
-from fedro.whole import put
+from fedro.runs import RunFolder
+from fedro.server import Round, State, summarize
 
 MAY_DIFFER = ("rounds", "checkpoint_every", "evaluate_every")  # when a run is resumed
-UNKNOWN = {"byzantine": None, "takeover": None}  # to all but the bad clients
 
 
 def new_seed() -> int:
@@ -63,7 +61,7 @@ class Session:
         self.state = replace(self.state, round=round, model=model)
         rate = float(lr) if isinstance(lr, (int, float)) else math.nan
         nobody = np.empty(0, dtype=np.int64)
-        self.done = Round(round, rate, nobody, nobody, self.state)
+        self.done = Round(round, rate, nobody, None, self.state)
         self.draw, self.evaluation = None, None
         self.invited, self.evaluators, self.metrics, self.unevaluated = [], [], {}, {}
         return self.done
@@ -97,7 +95,7 @@ class Session:
         }
         tolerated = None if self.draw is None else self.draw.tolerated
         told = {"available": self.available, "tolerated": tolerated, "metrics": metrics}
-        return {**self.under_way.as_dict(), **UNKNOWN, **told, **self._evaluated()}
+        return {**self.under_way.as_dict(), **told, **self._evaluated()}
 
     def _evaluated(self) -> dict[str, Any]:
         """Who was asked to evaluate, and who did not and why."""
@@ -174,29 +172,11 @@ class Book:
             return
         arrays = self.session.layout.ndarrays(self.session.state.model)
         tensors = {name: torch.tensor(value) for name, value in arrays.items()}
-        self.folder.finish(tensors, summarize(self.folder.rounds(), plan, self.session.seed))
+        summary = summarize(self.folder.rounds(), sampled=plan.sampled, tolerated=plan.tolerated)
+        seed = str(self.session.seed)  # as text: JSON readers round large numbers
+        self.folder.finish(tensors, {**summary, "seed": seed})
 
     def close(self) -> None:
         """Let other processes write."""
         if self.folder is not None:
             self.folder.close()
-
-
-def summarize(rounds: list[dict[str, Any]], plan: Plan, seed: int) -> dict[str, Any]:
-    """What a run came to, as far as one can know who does not know the bad clients."""
-    scores = [line["score"] for line in rounds if "score" in line]
-    final = scores[-1] if scores else dict.fromkeys(("loss", "accuracy", "clients", "worst"))
-    return {
-        "final": final,
-        "mean_of_last": final,
-        "evaluations_in_mean": min(1, len(scores)),
-        "rounds": len(rounds),
-        "void": sum(line["void"] is not None for line in rounds),
-        **dict.fromkeys(("takeovers", "overrun", "most_byzantine", "examples")),
-        "sampled": plan.sampled,
-        "tolerated": plan.tolerated,
-        "rejected": sum(len(line["rejected"]) for line in rounds),
-        "missing": sum(len(line["missing"]) for line in rounds),
-        "seconds": sum(sum(line["seconds"].values()) for line in rounds),
-        "seed": str(seed),  # as a text: many readers of JSON know no such large number
-    }

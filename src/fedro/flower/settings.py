@@ -9,12 +9,11 @@ from typing import Any
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedro.checks import count
-from fedro.experiment import Experiment
+from fedro.common.checks import count
 from fedro.flower.exchange import Clock
 from fedro.planning import Plan
 from fedro.rules import Rule, parse_rule
-from fedro.server import robust
+from fedro.server import TrainingSettings, is_robust
 
 Order = Callable[[Grid, list[int]], Sequence[int]]
 KEYS = (
@@ -56,7 +55,7 @@ class Settings:
         }
         found: dict[str, int | float] = {}
         if "client_lr" in known:
-            found["lr"] = Experiment(**known).lr(round)
+            found["lr"] = TrainingSettings(**known).lr(round)
         if "local_steps" in known:
             found["local-steps"] = known["local_steps"]
         return found
@@ -78,7 +77,7 @@ def checked_rule(text: str, plan: Plan) -> Rule:
     needs = [entry.name for entry in rule.entries if entry.reference == "needed"]
     if needs:
         raise ValueError(f"rule={text!r}: {needs[0]} needs an update of the server's own data")
-    if plan.byzantine and not robust(rule):
+    if plan.byzantine and not is_robust(rule):
         log(WARNING, "rule=%r withstands no bad client, and %d may be bad", text, plan.byzantine)
     return rule
 
@@ -88,8 +87,7 @@ def configuration(plan: Plan, seed: int | None, **given: Any) -> dict[str, Any]:
     known = {key: value for key, value in given.items() if value is not None}
     if isinstance(rate := known.get("client_lr"), str) and "local_steps" not in known:
         raise ValueError(f"client_lr={rate!r} needs K: give local_steps too")
-    experiment = Experiment(
-        dataset="flower",
+    settings = TrainingSettings(
         clients=plan.clients,
         byzantine=plan.byzantine,
         sampled=plan.sampled,
@@ -99,5 +97,6 @@ def configuration(plan: Plan, seed: int | None, **given: Any) -> dict[str, Any]:
         **known,
     )
     unknown = {"client_lr", "local_steps"} - known.keys()
-    values = {key: experiment.as_dict()[key] for key in KEYS if key not in unknown}
+    values = {"dataset": "flower", **settings.as_dict()}
+    values = {key: values[key] for key in KEYS if key not in unknown}
     return values if seed is None else {**values, "seed": count("seed", seed, 0)}

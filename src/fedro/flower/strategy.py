@@ -12,19 +12,17 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedro.checks import count, number
+from fedro.common.checks import count, number
+from fedro.common.text import counted
 from fedro.flower.aggregating import take_metrics, take_updates
 from fedro.flower.exchange import REAL, Clock, by_source, exchange, limit_retries
 from fedro.flower.inviting import invite_to_evaluate, invite_to_train
 from fedro.flower.layout import Layout
 from fedro.flower.session import Book, Session, new_seed
 from fedro.flower.settings import Order, Settings, checked_plan, checked_rule, configuration
-from fedro.measures import Score
 from fedro.planning import Plan
-from fedro.record import RunFolderError
-from fedro.rounds import Round, watch
-from fedro.server import State
-from fedro.wording import counted
+from fedro.runs import RunFolderError
+from fedro.server import Round, Score, State, timed
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -230,7 +228,7 @@ class FedRo(Strategy):
         config: ConfigRecord | None,
     ) -> None:
         session = self._begun()
-        with watch(session.under_way, "evaluate"):
+        with timed(session.under_way, "evaluate"):
             sent = self.configure_evaluate(
                 server_round, result.arrays, config or ConfigRecord(), grid
             )

@@ -5,10 +5,10 @@ about an hour on real data, ``smoke`` seconds on the digits. A study is a set of
 figure that was cut goes on where it was.
 """
 
+from fedro.common.registry import Table
 from fedro.paper import fig1, fig2, fig3, fig4
 from fedro.paper.making import make
 from fedro.paper.study import Ask, Figure
-from fedro.registry import Table
 
 FIGURES: Table[Figure] = Table("figure")
 FIGURES["fig1"] = fig1.FIGURE

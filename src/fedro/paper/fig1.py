@@ -5,10 +5,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Picture
 
-from fedro import theory
-from fedro.figures import BLUE, RED, STYLE
+from fedro.common.figures import BLUE, RED, STYLE
 from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study
-from fedro.planning import plan
+from fedro.planning import plan, theory
 
 CLIENTS, ROUNDS, CONFIDENCE = 1000, 500, 0.99
 SHARE, SAMPLED = 0.2, 0.2  # what the paper reads off: at b/n = 0.2, a fifth of the clients do

@@ -7,8 +7,7 @@ from statistics import fmean
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Picture
 
-from fedro.experiment import Experiment, read_experiment
-from fedro.figures import BLUE, GREY, RED, STYLE
+from fedro.common.figures import BLUE, GREY, RED, STYLE
 from fedro.paper.evidence import chance_of
 from fedro.paper.shared import SMALL, data_taken
 from fedro.paper.study import (
@@ -24,7 +23,8 @@ from fedro.paper.study import (
     results,
     stated,
 )
-from fedro.tails import all_draws_within
+from fedro.planning.tails import all_draws_within
+from fedro.simulation.experiment import Experiment, read_experiment
 
 SIZES: tuple[int, ...] = (1, 6, 11, 16, 21, 26, 31, 36, 41, 46, 51, 56)
 THRESHOLD = 30  # where the paper sees it

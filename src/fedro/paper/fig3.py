@@ -7,8 +7,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 
-from fedro.experiment import Experiment, read_experiment
-from fedro.figures import STYLE
+from fedro.common.figures import STYLE
 from fedro.paper.evidence import all_above, averaged, matches, paired, sign
 from fedro.paper.fig2 import smoke
 from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, data_taken, shortened, told
@@ -24,7 +23,8 @@ from fedro.paper.study import (
     stated,
 )
 from fedro.planning import plan
-from fedro.record import read
+from fedro.runs import read
+from fedro.simulation.experiment import Experiment, read_experiment
 
 MARGIN = 0.05  # what an attack may cost and still be called harmless
 PLANS = {"paper": "the paper's b̂", "exact": "the exact b̂"}

@@ -5,8 +5,7 @@ from statistics import fmean
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Picture
 
-from fedro.experiment import Experiment, read_experiment
-from fedro.figures import STYLE
+from fedro.common.figures import STYLE
 from fedro.paper.evidence import all_above, paired
 from fedro.paper.fig2 import smoke
 from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, SMALL, data_taken, shortened, told
@@ -22,6 +21,7 @@ from fedro.paper.study import (
     results,
     stated,
 )
+from fedro.simulation.experiment import Experiment, read_experiment
 
 STEPS: tuple[int, ...] = (5, 10, 15, 20, 25, 30, 35)
 READ = {

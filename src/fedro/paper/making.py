@@ -11,15 +11,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure as Picture
 
-from fedro.engine.workers import cores
-from fedro.experiment import Experiment
-from fedro.figures import GREY, save
+from fedro.common.atomic_files import put
+from fedro.common.figures import GREY, save
+from fedro.common.text import counted, csv_table, markdown_table
+from fedro.common.toml import to_toml
 from fedro.paper.study import Ask, Figure, Finding, Study
-from fedro.record import read_summary
-from fedro.sweeps import zipped
-from fedro.toml import to_toml
-from fedro.whole import put
-from fedro.wording import counted, csv_table, markdown_table
+from fedro.runs import read_summary
+from fedro.simulation.engines.workers import cores
+from fedro.simulation.experiment import Experiment
+from fedro.simulation.sweeps import zipped
 
 Carry = Callable[[Mapping[str, Experiment], Path], object]
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Collection, Mapping
 
-from fedro.experiment import Experiment
 from fedro.paper.evidence import interval
+from fedro.simulation.experiment import Experiment
 
 ATTACKS = {
     "none": "no attack",

@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple
 
 import matplotlib.figure
 
-from fedro.checks import count
-from fedro.experiment import Experiment
-from fedro.record import read
-from fedro.registry import unknown
+from fedro.common.checks import count
+from fedro.common.registry import unknown
+from fedro.runs import read
+from fedro.simulation.experiment import Experiment
 
 SCALES = ("smoke", "desk", "paper")
 READINGS = ("table", "text")

@@ -3,7 +3,7 @@
 >>> from fedro.report import write_report
 >>> write_report(["/nowhere"], "report.html")
 Traceback (most recent call last):
-fedro.record.files.RunFolderError: /nowhere is not a folder: name run folders, or folders of them
+fedro.runs.files.RunFolderError: /nowhere is not a folder: name run folders, or folders of them
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
+from fedro.common.atomic_files import put
 from fedro.report.runs import find
 from fedro.report.series import Study, study
-from fedro.whole import put
 
 __all__ = ["Written", "write_report"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fedro.common.text import counted
 from fedro.report.chart import Chart, Heat, Section, Table
 from fedro.report.runs import Run
 from fedro.report.series import TOLD, Series, Study, mean
-from fedro.wording import counted
 
 SCORES = {
     "accuracy": "accuracy",

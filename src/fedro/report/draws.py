@@ -4,12 +4,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedro.common.text import percent
+from fedro.planning.tails import hypergeometric_log_cdf
 from fedro.report.chart import INK, Axis, Chart, Kind, Mark, Panel, Section, Table
 from fedro.report.progress import round_axis, short
 from fedro.report.runs import Run
 from fedro.report.series import Study, mean
-from fedro.tails import hypergeometric_log_cdf
-from fedro.wording import percent
 
 HONEST, BAD, MANY = 0, 1, 400  # colors; from so many clients on, an outline instead of bars
 

@@ -7,11 +7,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from fedro.common.text import counted
 from fedro.report.chart import Chart, Heat, Mark, Section, Table, longest, thinned
 from fedro.report.interactive import THEMES, plots
 from fedro.report.runs import Run
 from fedro.report.series import Study
-from fedro.wording import counted
 
 ASSETS = Path(__file__).parent / "assets"
 LIMIT = 10_000_000  # bytes of charts in a page, besides the library that draws them

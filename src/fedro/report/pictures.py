@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedro.figures import STYLE, save
+from fedro.common.figures import STYLE, save
 from fedro.report.chart import COLORS, Axis, Chart, Heat, Mark, Panel, brightness
 
 INK, FRAME = "#1c2024", "#D55E00"

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedro.experiment import Experiment
-from fedro.record import RunFolderError, read
-from fedro.record.identity import read_run
+from fedro.runs import RunFolderError, read
+from fedro.runs.identity import read_run
+from fedro.simulation.experiment import Experiment
 
 SIGNS = ("run.json", "rounds.jsonl", "summary.json")  # one of these, and a folder is a run's
 DEPLOYED = "flower"  # the data set of runs whose clients keep their data to themselves

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fedro.common.text import csv_table
 from fedro.report.draws import Draws
 from fedro.report.events import Event, events
 from fedro.report.runs import SCORES, Line, Run
 from fedro.report.series import Study
-from fedro.wording import csv_table
 
 Row = Mapping[str, Any]
 

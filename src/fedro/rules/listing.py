@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from rich.text import Text
 
-from fedro.registry import signature
+from fedro.common.registry import signature
+from fedro.common.text import markdown_table
 from fedro.rules.table import RULES, Entry
-from fedro.wording import markdown_table
 
 HEADER = ("name", "what it does", "valid for", "κ", "cost", "reference")
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedro import kernels
-from fedro.checks import count
-from fedro.coefficients import pipeline_kappa
-from fedro.registry import Stage, load, parse_stage, parse_stages
+from fedro.common.checks import count
+from fedro.common.registry import Stage, load, parse_stage, parse_stages
+from fedro.rules.kappa import pipeline_kappa
 from fedro.rules.rows import Dropped, Rows, Source
 from fedro.rules.table import RULES, Entry
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedro.coefficients import PROOFS, Coefficient
-from fedro.registry import Table, check_options, options_of
+from fedro.common.registry import Table, check_options, options_of
+from fedro.rules.kappa import PROOFS, Coefficient
 
 VALID: dict[str, Callable[[int, int], bool]] = {
     "2b < n": lambda n, b: 2 * b < n,

@@ -1,0 +1,1 @@
+"""Helpers that every room uses: registries, random streams, checks, text, files, figures."""

@@ -1,0 +1,44 @@
+"""What the server does, in a simulation and in a deployment alike.
+
+Every round, the server samples clients (`sample`), checks what they send (`screen`) and takes one
+robust step (`aggregate`). `State` is what it remembers, `Round` what it reports, and `summarize`
+reduces a whole run to a few numbers.
+"""
+
+from fedro.server.scores import AggregationError, Score, aggregation_error, score_examples
+from fedro.server.settings import TrainingSettings
+from fedro.server.state import Ids, Round, State, timed
+from fedro.server.step import (
+    Layout,
+    Step,
+    aggregate,
+    is_robust,
+    rule_seed,
+    sample,
+    screen,
+    starts_from_last,
+    step,
+)
+from fedro.server.summary import summarize
+
+__all__ = [
+    "AggregationError",
+    "Ids",
+    "Layout",
+    "Round",
+    "Score",
+    "State",
+    "Step",
+    "TrainingSettings",
+    "aggregate",
+    "aggregation_error",
+    "is_robust",
+    "rule_seed",
+    "sample",
+    "score_examples",
+    "screen",
+    "starts_from_last",
+    "step",
+    "summarize",
+    "timed",
+]

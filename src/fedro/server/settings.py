@@ -1,0 +1,107 @@
+"""The settings that a simulation and a deployment share, and how they are checked."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fedro.common.registry import unknown
+
+Positive = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False, strict=True)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Natural = Annotated[int, Field(ge=0, strict=True)]
+Schedule = list[tuple[Annotated[int, Field(ge=0)], Positive]]
+
+
+def key(default: Any, meaning: str) -> Any:
+    """A key with its default and the text that the reference shows for it."""
+    return Field(default, description=meaning)
+
+
+class TrainingSettings(BaseModel):
+    """The keys of a run that do not depend on whether its clients are simulated or real."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    error: ClassVar[type[ValueError]] = ValueError  # raised for a value that is not allowed
+
+    clients: Count | None = key(None, "n; all owners, or 10 parts where data have no owners")
+    byzantine: Natural = key(0, "b, the number of bad clients; who they are is drawn from the seed")
+    rule: str = key("nnm | trimmed_mean", "what the server aggregates with")
+    sampled: Count | None = key(
+        None, "n̂, clients invited each round; from the plan (10 if none is bad)"
+    )
+    tolerated: Natural | None = key(None, "b̂, bad ones among them; from the plan")
+    confidence: Annotated[float, Field(gt=0, le=1, strict=True)] = key(0.99, "wanted by the plan")
+    bound: Literal["exact", "shifted", "literal"] = key("exact", "how the plan counts")
+    rounds: Count = key(100, "T")
+    local_steps: Count = key(10, "K, steps of SGD by each client in a round")
+    client_lr: Positive | str | Schedule = key(
+        0.1, 'γ_c: a number, "c/K", or by round: [[0, 0.1], [300, 0.02]]'
+    )
+    server_lr: Positive = key(1.0, "γ_s")
+    evaluate_every: Count = key(10, "rounds between evaluations; the last is always evaluated")
+    checkpoint_every: Count = key(10, "rounds between checkpoints")
+    seed: Natural = key(0, "of every draw")
+
+    def __init__(self, **values: Any) -> None:
+        if strange := [name for name in values if name not in type(self).model_fields]:
+            raise self.error(unknown("key", strange[0], list(type(self).model_fields)))
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise self.error(first_problem(error, values)) from None
+
+    @field_validator("client_lr")
+    @classmethod
+    def _readable_lr(cls, value: float | str | Schedule) -> float | str | Schedule:
+        if isinstance(value, str) and not _per_step(value):
+            raise ValueError('write a number, a text like "1/K", or [[0, 0.1], [300, 0.02]]')
+        if isinstance(value, list):
+            starts = [start for start, _ in value]
+            if not starts or starts[0] != 0 or starts != sorted(set(starts)):
+                raise ValueError("the schedule's rounds must begin with 0 and increase")
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "TrainingSettings":
+        if self.sampled is not None and self.clients is not None and self.sampled > self.clients:
+            raise ValueError(f"sampled={self.sampled} of clients={self.clients}: too many")
+        if self.tolerated is not None and self.sampled is None:
+            raise ValueError("tolerated is given without sampled: give both, or leave both out")
+        if 2 * (self.tolerated or 0) >= (self.sampled or math.inf):
+            raise ValueError(
+                f"tolerated={self.tolerated} of sampled={self.sampled}: need 2·tolerated < sampled"
+            )
+        return self
+
+    def lr(self, round: int) -> float:
+        """The clients' learning rate γ_c in a round."""
+        rate = self.client_lr
+        if isinstance(rate, str):
+            return float(rate.removesuffix("/K")) / self.local_steps
+        if isinstance(rate, list):
+            return next(value for start, value in reversed(rate) if start <= round)
+        return rate
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys that are set, as TOML values."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def _per_step(text: str) -> bool:
+    """Whether the text is like "1/K", with a number above zero."""
+    try:
+        return text.endswith("/K") and 0 < float(text.removesuffix("/K")) < math.inf
+    except ValueError:
+        return False
+
+
+def first_problem(error: ValidationError, values: Mapping[str, Any]) -> str:
+    """The first thing that is wrong: the key, the given value, and what is allowed."""
+    problem = error.errors()[0]
+    reason = problem["msg"].removeprefix("Value error, ")
+    if not problem["loc"]:
+        return reason
+    name = str(problem["loc"][0])
+    return f"{name}={values.get(name)!r}: {reason}"

@@ -1,0 +1,149 @@
+"""The server's part of a round: sample clients, check what they send, take one robust step.
+
+The server trusts nothing. A rejected or missing reply reduces the number of updates (n̂) and never
+the tolerance (b̂), because it may have come from an honest client. When at most 2b̂ updates remain,
+the round is void and the model stays as it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedro import kernels
+from fedro.common.streams import derived, stream
+from fedro.rules import Rule, parse_rule
+from fedro.server.state import Ids, Round
+
+
+class Layout(Protocol):
+    """Where the parts of a flat model are: parameters first, then statistics."""
+
+    @property
+    def trained(self) -> int:
+        """How many of the numbers are parameters."""
+
+    @property
+    def width(self) -> int:
+        """How many numbers there are in all."""
+
+    @property
+    def variances(self) -> Sequence[slice]:
+        """The statistics that are variances, which never go below zero."""
+
+
+class Step(NamedTuple):
+    """The new model and the aggregate; or the old model and the reason why the round is void."""
+
+    model: Tensor
+    aggregate: Tensor | None
+    void: str | None
+
+
+def sample(seed: int, round: int, clients: int, sampled: int) -> Ids:
+    """Draw the clients to invite: uniformly, without replacement, independently each round."""
+    drawn = stream(seed, "sample", round).choice(clients, size=sampled, replace=False)
+    return drawn.astype(np.int64)
+
+
+def screen(updates: Tensor, rows: Ids) -> dict[int, str]:
+    """Find the rows that cannot be used, with the reason for each."""
+    if not rows.size:
+        return {}
+    finite = kernels.facts(updates, rows=rows).finite
+    return {int(row): "holds NaN or Inf" for row in rows[~finite]}
+
+
+def step(
+    model: Tensor,
+    updates: Tensor,
+    rows: Ids,
+    rule: Rule,
+    *,
+    tolerated: int,
+    server_lr: float,
+    layout: Layout,
+    reference: Tensor | None = None,
+    seed: int = 0,
+) -> Step:
+    """Take the step x ← x + γ_s·A(updates) over the usable rows.
+
+    Statistics are aggregated per coordinate and always move with a step of 1.
+    """
+    if rows.size <= 2 * tolerated:
+        return Step(model, None, f"{rows.size} usable replies, and 2·{tolerated} may be bad")
+    try:
+        aggregated = rule(
+            updates[:, : layout.trained], b=tolerated, rows=rows, reference=reference, seed=seed
+        )
+    except ValueError as error:  # too few rows for this rule, or no robust answer
+        return Step(model, None, str(error))
+    after = model.clone()
+    after[: layout.trained].add_(aggregated, alpha=server_lr)
+    if layout.trained < layout.width:
+        average = parse_rule("trimmed_mean" if is_robust(rule) else "mean")
+        after[layout.trained :] += average(updates[:, layout.trained :], b=tolerated, rows=rows)
+        for part in layout.variances:
+            after[part].clamp_(min=0.0)
+    return Step(after, aggregated, None)
+
+
+def aggregate(
+    round_: Round,
+    updates: Tensor,
+    usable: Ids,
+    rule: Rule,
+    *,
+    tolerated: int,
+    server_lr: float,
+    layout: Layout,
+    seed: int,
+    reference: Tensor | None = None,
+    require_finite: bool = False,
+) -> Tensor | None:
+    """Take the round's step, record it in `round_`, and return the aggregate (None if void).
+
+    With `require_finite`, a step that would put NaN or Inf into the model makes the round void.
+    """
+    state = round_.state
+    if starts_from_last(rule):
+        reference = state.previous
+    model, aggregated, void = step(
+        state.model,
+        updates,
+        usable,
+        rule,
+        tolerated=tolerated,
+        server_lr=server_lr,
+        layout=layout,
+        reference=reference,
+        seed=rule_seed(seed, round_.round),
+    )
+    if void is None and require_finite and not torch.isfinite(model).all():
+        void = "the new model would hold NaN or Inf"
+    round_.void = void
+    if void is not None:
+        return None
+    previous = aggregated if starts_from_last(rule) else state.previous
+    round_.state = replace(state, model=model, previous=previous)
+    round_.kappa_proved = rule.kappa(usable.size, tolerated)
+    return aggregated
+
+
+def is_robust(rule: Rule) -> bool:
+    """Whether the rule is anything but plain averaging."""
+    return [stage.name for stage in rule.stages] != ["mean"]
+
+
+def starts_from_last(rule: Rule) -> bool:
+    """Whether the rule starts from its own output of the round before."""
+    references = {entry.reference for entry in rule.entries}
+    return "optional" in references and "needed" not in references
+
+
+def rule_seed(seed: int, round: int) -> int:
+    """The seed of the rule's own random draws in a round."""
+    return derived(seed, "rule", round)

@@ -1,0 +1,1 @@
+"""Training under attack on one machine: experiments, engines, the loop, recording, sweeps."""

@@ -1,0 +1,452 @@
+"""``fedro run`` as a user meets it: it never loses a run, whatever happens to it."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from fedro.cli import app
+from fedro.models import build
+from fedro.runs import read
+from fedro.simulation.experiment import Experiment
+from fedro.simulation.recording import run_into
+from run_cases import outcome
+
+SMALL = {
+    "dataset": "digits",
+    "clients": 20,
+    "model": "mlp(hidden=16)",
+    "byzantine": 4,
+    "attack": "mimic(warmup=5)",
+    "rounds": 40,
+    "local_steps": 2,
+    "batch_size": 8,
+    "evaluate_every": 5,
+    "checkpoint_every": 5,
+}
+
+
+def command(*arguments, **changes):
+    values = {**SMALL, **changes}
+    sets = [text for key, value in values.items() for text in ("--set", f"{key}={value}")]
+    return [sys.executable, "-m", "fedro", "run", "demo", *sets, *map(str, arguments)]
+
+
+def fedro(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "fedro", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    done = subprocess.run(command("--out", path), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return path, done.stdout
+
+
+def test_a_run_and_its_folder(whole):
+    path, output = whole
+    for text in ("sample", "tolerate", "final model", "worst tenth", "mean of the last 3"):
+        assert text in output
+    assert str(path) in output.replace("\n", "")
+    recorded = read(path)
+    assert recorded.finished
+    assert [line["round"] for line in recorded.rounds] == list(range(40))
+    keys = {"sampled", "byzantine", "rejected", "missing", "void", "train_loss", "error"}
+    keys |= {"variance", "kappa_seen", "kappa_proved", "seconds"}
+    assert keys <= set(recorded.rounds[0])
+    assert [line["round"] for line in recorded.rounds if "score" in line] == list(range(4, 40, 5))
+    assert recorded.summary["final"] == recorded.rounds[-1]["score"]
+    assert Experiment(**recorded.config) == Experiment(**{**read_demo(), **SMALL, "client_lr": 0.1})
+    for key in ("fedro", "torch", "device", "precision", "engine"):
+        assert key in recorded.fingerprint
+    module = build("mlp(hidden=16)", (1, 8, 8), 10)
+    module.load_state_dict(load_file(path / "model.safetensors"))
+
+
+def read_demo():
+    from fedro.simulation.experiment import read_experiment
+
+    return read_experiment("demo").as_dict()
+
+
+@pytest.mark.slow
+def test_worker_processes_killed_with_their_parent_and_resumed_with_others(tmp_path):
+    changes = {"engine": "workers", "rounds": 12, "checkpoint_every": 2}
+    for workers, path in ((2, tmp_path / "whole"), (1, tmp_path / "stopped")):
+        child = subprocess.Popen(
+            command("--out", path, "--quiet", workers=workers, **changes), start_new_session=True
+        )
+        deadline = time.monotonic() + 90
+        while child.poll() is None and (workers == 2 or progress(path) < 5):
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        if workers == 1:
+            os.killpg(child.pid, signal.SIGKILL)  # the workers, too
+        assert child.wait() == (0 if workers == 2 else -9)
+    again = command("--out", path, "--resume", "--quiet", workers=3, **changes)
+    assert subprocess.run(again, timeout=90).returncode == 0
+    assert outcome(path) == outcome(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_stopped_again_and_again_and_resumed_it_ends_with_the_same_bits(whole, tmp_path, signal_):
+    path = tmp_path / "stopped"
+    finished, stops = False, 0
+    for attempt in range(6):
+        child = subprocess.Popen(
+            command("--out", path, *["--resume"] * (path / "run.json").exists()),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        before = progress(path)
+        deadline = time.monotonic() + 60
+        while child.poll() is None and progress(path) < before + 9 + attempt:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        if child.poll() is None and attempt < 3:
+            child.send_signal(signal_)
+        out, err = child.communicate(timeout=60)
+        if child.returncode == 0:
+            finished = True
+            break
+        stops += 1
+        if signal_ == signal.SIGKILL:
+            assert child.returncode == -9
+        else:
+            assert child.returncode == 130, err
+            assert err == ""
+            assert "Stopped and saved" in out
+    assert finished
+    assert stops >= 2
+    assert outcome(path) == outcome(whole[0])
+
+
+def progress(path):
+    try:
+        return (path / "rounds.jsonl").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0
+
+
+def test_every_kind_of_stop_inside_python_can_be_resumed(whole, tmp_path):
+    """A consumer that breaks, and an exception out of nowhere."""
+    experiment, path = Experiment(**{**read_demo(), **SMALL}), tmp_path / "run"
+    for done in run_into(path, experiment):
+        if done.round == 7:
+            break
+    with pytest.raises(ZeroDivisionError):
+        fail_at(22, run_into(path, experiment, resume=True))
+    rest = [done.round for done in run_into(path, experiment, resume=True)]
+    assert rest == list(range(23, 40))
+    assert outcome(path) == outcome(whole[0])
+
+
+def fail_at(round_, rounds):
+    with closing(rounds):
+        for done in rounds:
+            if done.round == round_:
+                raise ZeroDivisionError
+
+
+def test_a_finished_run_is_shown_and_a_second_one_refused(whole):
+    path, _ = whole
+    again = subprocess.run(command("--out", path), capture_output=True, text=True, timeout=60)
+    assert again.returncode == 2
+    assert "holds a run" in again.stderr
+    assert "--resume" in again.stderr
+    shown = fedro("run", "--resume", "--out", path)
+    assert shown.returncode == 0
+    assert "is complete" in shown.stdout
+    assert "final model" in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_run_is_taken_back_and_comes_to_the_same_end(whole, tmp_path):
+    path = tmp_path / "run"
+    shutil.copytree(whole[0], path)
+    for times in (1, 2):
+        back = fedro("rollback", path, 35)
+        assert back.returncode == 0, back.stderr
+        assert "as it was after 35 rounds" in back.stdout
+        assert fedro("run", "--resume", "--out", path, "--quiet").returncode == 0
+        assert outcome(path) == outcome(whole[0])
+        assert len(list(path.rglob("*.undone*"))) == 3 * times  # a checkpoint and the run's end
+    wrong = fedro("rollback", path, 7)
+    assert wrong.returncode == 2
+    assert "has no checkpoint after round 7; it has those after 35, 40" in wrong.stderr
+    file = path / "checkpoints" / "round-000035.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "is damaged" in fedro("rollback", path, 35).stderr.replace("\n", " ")
+    assert read(path).finished
+
+
+def test_another_process_on_the_same_folder_is_refused(whole, tmp_path):
+    path = tmp_path / "run"
+    first = subprocess.Popen(command("--out", path, rounds=100000), stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while progress(path) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        second = subprocess.run(
+            command("--out", path, "--resume", rounds=100000),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert second.returncode == 2
+        assert str(first.pid) in second.stderr
+    finally:
+        first.kill()
+        first.wait()
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_and_the_run_can_go_on(whole, tmp_path):
+    path = tmp_path / "run"
+
+    def little_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (15_000, 15_000))
+
+    full = subprocess.run(
+        command("--out", path), capture_output=True, text=True, timeout=60, preexec_fn=little_room
+    )
+    assert full.returncode == 2
+    for text in ("too large", "--resume", str(path)):
+        assert text in full.stderr.replace("\n", " ")
+    assert len(full.stderr.strip().splitlines()) <= 3
+    done = subprocess.run(
+        command("--out", path, "--resume"), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert outcome(path) == outcome(whole[0])
+
+
+def test_resume_refuses_another_experiment_but_not_another_number_of_workers(whole):
+    path, _ = whole
+    other = subprocess.run(
+        command("--out", path, "--resume", rounds=41), capture_output=True, text=True, timeout=60
+    )
+    assert other.returncode == 2
+    assert "rounds" in other.stderr
+    assert "41" in other.stderr
+    more = subprocess.run(
+        command("--out", path, "--resume", workers=7), capture_output=True, text=True, timeout=60
+    )
+    assert more.returncode == 0, more.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.toml"], "there is no such file"),
+        (["demo", "--set", "rounds=0"], "rounds=0"),
+        (["demo", "--set", "atack=foe"], "unknown key 'atack': did you mean 'attack'"),
+        (["demo", "--set", "attack=foo"], "unknown attack 'foo'"),
+        (["demo", "--set", "rule=trimed_mean"], "did you mean 'trimmed_mean'"),
+        (["demo", "--set", "rule=trimmed_mean(b=3)"], "names b: leave it out"),
+        (["demo", "--set", "rule=nnm"], "ends in a mixer"),
+        (["demo", "--set", "rule=fltrust"], "root=100"),
+        (["demo", "--set", "root=10"], "uses no root set"),
+        (["demo", "--set", "rule=fltrust", "--set", "root=10000"], "there are only"),
+        (["demo", "--set", "model=mpl"], "did you mean 'mlp'"),
+        (["demo", "--set", "dataset=digts"], "did you mean 'digits'"),
+        (["demo", "--set", "dataset=no_module:make"], "there is no module 'no_module'"),
+        (["demo", "--set", "partition=dirichlet(alpha=-1.0)"], "alpha"),
+        (["demo", "--set", "byzantine=50"], "somebody must be honest"),
+        (["demo", "--set", "byzantine=25"], "half or more are bad"),
+        (["demo", "--set", "sampled=51"], "sampled=51"),
+        (["demo", "--set", "sampled=4"], "sampled=4"),
+        (["demo", "--set", "rule=bulyan"], "n ≥ 4b+3"),
+        (["demo", "--set", "device=cuda"], "PyTorch sees 0 CUDA devices here"),
+        (["demo", "--set", "device=gpu"], "device='gpu'"),
+        (["demo", "--set", "device=meta"], "device='meta'"),
+        (["demo", "--set", "server_lr=true"], "server_lr=True"),
+        (["demo", "--set", "l2='0.1'"], "l2='0.1'"),
+        (["demo", "--set", "client_lr=1e308"], "client_lr=1e+308"),
+        (["demo", "--set", "dataset=synthetic"], "choose owner or iid"),
+        (["demo", "--set", "model=femnist_cnn"], "takes images"),
+        (["--set", "attack=alie"], "the demo has its own attacks"),
+        (["--tensorboard"], "--tensorboard is for one run"),
+        (["demo", "--resume"], "--resume needs --out"),
+        (["--resume", "--out", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_message_and_nothing_is_begun(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = signal.getsignal(signal.SIGTERM)
+    done = CliRunner().invoke(app, ["run", *arguments])
+    signal.signal(signal.SIGTERM, before)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unsafe_choice_is_said_before_training(tmp_path):
+    changes = ["--set", "sampled=11", "--set", "tolerated=4", "--set", "rounds=20"]
+    done = fedro("run", "demo", *changes, "--out", tmp_path / "run", "--quiet")
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert "Not safe: with 10 bad clients of 50, sampling 11 and tolerating 4" in done.stderr
+    assert "probability" in done.stderr
+    spoken = fedro("run", "demo", *changes, "--out", tmp_path / "spoken")
+    assert "Not safe" in spoken.stdout
+
+
+OWN = """
+import torch
+from torch import nn
+from fedro.attacks import forge
+from fedro.rules import register
+
+class Net(nn.Module):
+    def __init__(self, classes, width=8):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(4, width), nn.Linear(width, classes))
+    def forward(self, x):
+        return self.layers(x)
+
+def make_federation(clients, seed, size=30):
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for _ in range(clients):
+        x = torch.randn(size, 4, generator=generator)
+        y = (x[:, 0] > 0).long()
+        found.append((x[:20], y[:20], x[20:], y[20:]))
+    return found
+
+@forge(knows="honest updates")
+def backwards(view, *, factor: float = 3.0):
+    "Backwards."
+    return -factor * view.honest_mean
+
+@register()
+def trimmed(rows):
+    "Trims."
+    return rows.band(rows.b, rows.n - rows.b)
+"""
+
+
+@pytest.mark.parametrize("engine", ["auto", "workers"])
+def test_your_own_model_data_attack_and_rule(tmp_path, engine):
+    (tmp_path / "mine.py").write_text(OWN)
+    config = tmp_path / "mine.toml"
+    config.write_text(
+        'dataset = "mine:make_federation(size=30)"\nclients = 12\nmodel = "mine:Net(width=5)"\n'
+        f'byzantine = 2\nattack = "mine:backwards(factor=2.0)"\nrounds = 30\nengine = "{engine}"\n'
+        'client_lr = 0.5\nrule = "nnm | mine:trimmed"\n'
+    )
+    done = fedro("run", config, "--out", "run", "--tensorboard", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert read(tmp_path / "run").summary["final"]["accuracy"] > 0.9
+    assert any((tmp_path / "run" / "tensorboard").iterdir())
+
+
+FATAL = """
+import os, signal
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.layer = nn.Linear(64, classes)
+    def forward(self, x):
+        if os.environ.get("FATAL") and "OMP_NUM_THREADS" in os.environ:  # in a worker
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.layer(x.flatten(1))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_that_kills_its_workers_is_told_and_the_run_can_go_on(tmp_path):
+    (tmp_path / "fatal.py").write_text(FATAL)
+    arguments = ["--set", "model=fatal:Net", "--set", "engine=workers", "--set", "rounds=3"]
+    arguments += ["--set", "workers=1", "--out", "run[/x]"]
+    environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    failed = fedro("run", "demo", *arguments, cwd=tmp_path, env={**environment, "FATAL": "1"})
+    assert failed.returncode == 2
+    assert "3 worker processes died on the same job" in failed.stderr
+    assert "--resume --out run[/x] goes on" in failed.stderr
+    assert failed.stderr.count("\n") == 2
+    done = fedro("run", "demo", *arguments, "--resume", cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "run[/x]" in done.stdout
+
+
+def test_a_wrong_option_of_your_own_model_is_told(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    wrong = fedro("run", "demo", "--set", "model=mine:Net(widht=3)", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "unknown option of mine:Net 'widht': did you mean 'width'" in wrong.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_is_stopped_and_resumed(tmp_path):
+    small = ["--set", "rounds=60", "--set", "clients=15", "--set", "byzantine=3"]
+    arguments = ["run", *small, "--out", "demo"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "fedro", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    )
+    deadline = time.monotonic() + 90
+    while not (tmp_path / "demo" / "sign_flip-fedro" / "rounds.jsonl").exists():
+        assert time.monotonic() < deadline
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert err == ""
+    assert "Stopped and saved: fedro run --resume --out demo --set 'rounds=60'" in out
+    done = fedro(*arguments, "--resume", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "plain averaging" in done.stdout
+
+
+def test_the_demo_compares_with_plain_averaging(tmp_path):
+    done = fedro(
+        "run", "--set", "rounds=2", "--set", "clients=15", "--set", "byzantine=3", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("no attack", "sign flipping", "fall of empires", "mimic", "huge values"):
+        assert name in done.stdout
+    folders = list((tmp_path / "runs").glob("demo-*/*"))
+    assert len(folders) == 12
+    assert all(read(folder).finished for folder in folders)
+
+
+def test_rounds_are_strict_json(whole):
+    for line in (whole[0] / "rounds.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+
+
+def test_nothing_is_written_elsewhere(tmp_path):
+    home = {**os.environ, "HOME": str(tmp_path / "home"), "FEDRO_CACHE": str(tmp_path / "cache")}
+    (tmp_path / "here").mkdir()
+    changes = ["--set", "rounds=1", "--out", str(tmp_path / "run")]
+    assert fedro("run", "demo", *changes, cwd=tmp_path / "here", env=home).returncode == 0
+    assert list(Path(tmp_path / "here").iterdir()) == []

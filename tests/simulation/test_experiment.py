@@ -1,0 +1,114 @@
+"""A TOML file and an experiment are the same thing; what cannot be run is said by key."""
+
+import re
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedro.common.toml import to_toml
+from fedro.simulation.experiment import (
+    BUILT_IN,
+    Experiment,
+    ExperimentError,
+    parse_change,
+    read_experiment,
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"round": 3}, "unknown key 'round': did you mean 'rounds'"),
+        ({"rounds": 0}, "rounds=0: Input should be greater than or equal to 1"),
+        ({"rounds": 2.5}, "rounds=2.5: Input should be a valid integer"),
+        ({"rounds": True}, "rounds=True"),
+        ({"rounds": "10"}, "rounds='10'"),
+        ({"engine": "fast"}, "'auto', 'workers', 'batched', 'inline' or 'flower'"),
+        ({"precision": "fp16"}, "'float32' or 'bfloat16'"),
+        ({"client_lr": -1.0}, "client_lr=-1.0: Input should be greater than 0"),
+        ({"client_lr": float("nan")}, "client_lr=nan"),
+        ({"client_lr": "fast"}, "write a number"),
+        ({"client_lr": "0/K"}, "client_lr='0/K'"),
+        ({"client_lr": [[5, 0.1]]}, "must begin with 0 and increase"),
+        ({"client_lr": [[0, 0.1], [0, 0.2]]}, "must begin with 0 and increase"),
+        ({"client_lr": []}, "must begin with 0"),
+        ({"sampled": 5, "tolerated": 3}, "tolerated=3 of sampled=5: need 2·tolerated < sampled"),
+        ({"tolerated": 3}, "tolerated is given without sampled"),
+        ({"clients": 5, "sampled": 6}, "sampled=6 of clients=5"),
+        ({"momentum": 1.0}, "momentum=1.0: Input should be less than 1"),
+        ({"confidence": 0}, "confidence=0"),
+        ({"byzantine": -1}, "byzantine=-1"),
+        ({"seed": -1}, "seed=-1"),
+    ],
+)
+def test_impossible_values_are_said_by_key(values, message):
+    with pytest.raises(ExperimentError, match=re.escape(message)):
+        Experiment(**values)
+
+
+def test_learning_rates_by_round():
+    steps = [[0, 0.1], [300, 0.02], [400, 0.004]]
+    paper = Experiment(client_lr=steps)
+    assert [paper.lr(t) for t in (0, 299, 300, 399, 400, 10**6)] == [0.1, 0.1, 0.02, 0.02] + [
+        0.004
+    ] * 2
+    assert Experiment(client_lr="0.5/K", local_steps=4).lr(7) == 0.125
+    assert Experiment(client_lr=0.3).lr(7) == 0.3
+
+
+experiments = st.builds(
+    Experiment,
+    dataset=st.text(min_size=1, max_size=8),
+    rounds=st.integers(1, 10**6),
+    client_lr=st.one_of(
+        st.floats(1e-9, 10),
+        st.sampled_from(["1/K", "0.5/K"]),
+        st.lists(st.floats(1e-6, 1), min_size=1, max_size=4).map(
+            lambda rates: [[10 * i, rate] for i, rate in enumerate(rates)]
+        ),
+    ),
+    sampled=st.one_of(st.none(), st.integers(1, 50)),
+    root=st.one_of(st.none(), st.integers(1, 9), st.just("digits")),
+    l2=st.floats(0, 1),
+)
+
+
+@given(experiments)
+def test_toml_and_back(experiment):
+    assert Experiment(**tomllib.loads(to_toml(experiment.as_dict()))) == experiment
+
+
+@pytest.mark.parametrize("path", sorted(BUILT_IN.glob("*.toml")), ids=lambda path: path.stem)
+def test_built_in_experiments_are_valid(path):
+    assert read_experiment(path) == read_experiment(path.stem)
+
+
+def test_changes_from_the_command_line():
+    changes = ["rounds=7", "attack=foe(tau=2.0)", 'rule="krum"', "client_lr=[[0, 1.0]]", "l2 = 0"]
+    found = read_experiment("demo", changes)
+    assert (found.rounds, found.attack, found.rule, found.l2) == (7, "foe(tau=2.0)", "krum", 0)
+    assert found.lr(3) == 1.0
+    assert parse_change("dataset=a=b") == ("dataset", "a=b")
+    with pytest.raises(ExperimentError, match="cannot read the change 'rounds'"):
+        read_experiment("demo", ["rounds"])
+    with pytest.raises(ExperimentError, match="did you mean 'rounds'"):
+        read_experiment("demo", ["ronds=3"])
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    broken = tmp_path / "x.toml"
+    broken.write_text("rounds = = 3")
+    with pytest.raises(ExperimentError, match=r"x\.toml is not TOML: .*line 1"):
+        read_experiment(broken)
+    broken.write_bytes(b"\xff\xfe")
+    with pytest.raises(ExperimentError, match="is not TOML"):
+        read_experiment(broken)
+    broken.write_text("round = 3")
+    with pytest.raises(ExperimentError, match=r"x\.toml: unknown key 'round'"):
+        read_experiment(broken)
+    with pytest.raises(ExperimentError, match=r"no such file; .* built-in experiments .*demo"):
+        read_experiment(tmp_path / "nothing.toml")
+    with pytest.raises(ExperimentError, match="no such file"):
+        read_experiment(tmp_path)
