@@ -134,7 +134,7 @@ def test_a_reference_that_is_not_finite_makes_the_round_void() -> None:
 
 
 def test_a_small_layer_with_large_updates_is_in_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landscape, "SAMPLE", 2048)
+    monkeypatch.setattr(response_curve, "SAMPLE", 2048)
     view = make("trimmed_mean", d=50_000)
     view.updates[:, 30_021:30_121] *= 100.0
     best = 0.0
@@ -164,7 +164,7 @@ def test_threads_of_torch_do_not_change_a_bit(rule: str) -> None:
 
 
 def test_a_sample_of_columns_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landscape, "SAMPLE", 4096)
+    monkeypatch.setattr(response_curve, "SAMPLE", 4096)
     for rule in ("trimmed_mean", "nnm | median"):
         view = make(rule, d=40_000)
         ours = of(view, view.honest_std)
@@ -264,7 +264,7 @@ def test_within_a_hundredth_of_a_dense_grid(rule: str, attack: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", ["trimmed_mean", "median", "nnm | trimmed_mean"])
 def test_also_on_a_sample(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landscape, "SAMPLE", 1024)
+    monkeypatch.setattr(response_curve, "SAMPLE", 1024)
     view = make(rule, d=20_000)
     scale = of(view, view.honest_std).scale
     with trying(view) as trial:
