@@ -10,6 +10,11 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 from hypothesis import settings
 
 from browser import chromium, page  # noqa: F401  (fixtures)
+from leftover_processes import (  # noqa: F401  (hooks)
+    pytest_configure,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+)
 
 # The machine may be slow or busy: an example has no deadline, and CI draws the same ones each time.
 settings.register_profile("default", deadline=None, max_examples=200, derandomize=True)

@@ -115,7 +115,9 @@ class Deployed:
     def busy(self):
         """Whether clients are at work; Flower starts those again that take 30 s to start."""
         groups = {self.pid(f"node-{i}") for i in range(NODES)}
-        table = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True)
+        table = subprocess.run(
+            ["ps", "-ww", "-eo", "pgid=,stat=,args="], capture_output=True, text=True
+        )
         rows = [line.split(maxsplit=2) for line in table.stdout.splitlines()]
         return any(int(g) in groups and s[0] != "Z" and "flwr-clientapp" in a for g, s, a in rows)
 

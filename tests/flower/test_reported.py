@@ -6,7 +6,7 @@ import pytest
 
 from fake_flower import FakeGrid, honest, raises
 from fedro.report import write_report
-from fedro.report.runs import load
+from fedro.report.run_data import load_run
 from fedro.runs import read
 from fedro.simulation.experiment import Experiment
 from fedro.simulation.recording import run_into
@@ -21,9 +21,9 @@ def run(tmp_path_factory):
     return path
 
 
-@pytest.mark.slow
+@pytest.trace.slow
 def test_the_report_tells_what_is_not_known(run, tmp_path):
-    found = load(run)
+    found = load_run(run)
     assert (found.known, found.overrun) == (False, None)
     write_report([run], tmp_path / "r.html", png=tmp_path / "png", csv=tmp_path / "csv")
     page = (tmp_path / "r.html").read_text()
@@ -42,7 +42,7 @@ def test_the_report_tells_what_is_not_known(run, tmp_path):
             assert {row["bad"] for row in csv.DictReader(file)} == {""}
 
 
-@pytest.mark.slow
+@pytest.trace.slow
 def test_simulated_and_deployed_runs_stand_side_by_side(run, tmp_path):
     given = {"clients": 20, "byzantine": 2, "sampled": 7, "tolerated": 2, "rounds": 6}
     for _ in run_into(run.parent / "simulated", Experiment(**given, attack="sign_flip")):

@@ -1,11 +1,12 @@
-# Functions of up.sh: processes with a name, each with NAME.pid and NAME.log in the current folder and a process group of its own.
+# Functions of up.sh. Each process has a name, the files NAME.pid and NAME.log in the current folder,
+# and a process group of its own. `ps -ww` because `ps` otherwise cuts its lines at $COLUMNS.
 
-running() { # running NAME
+running() { # running NAME: whether the process of that name is alive
     local pid
-    pid=$(cat "$1.pid" 2> /dev/null) && [[ $(ps -o stat=,args= -p "$pid") == [!Z]*flower-super* ]]
+    pid=$(cat "$1.pid" 2> /dev/null) && [[ $(ps -ww -o stat=,args= -p "$pid") == [!Z]*flower-super* ]]
 }
 
-start() { # start NAME COMMAND…
+start() { # start NAME COMMAND…: run the command in the background, unless it is running already
     local name=$1
     shift
     running "$name" && return
@@ -16,15 +17,15 @@ start() { # start NAME COMMAND…
     )
 }
 
-wait_for() { # wait_for WHAT NAME SECONDS COMMAND…: until the command succeeds; an error if NAME ends or time is over
+wait_for() { # wait_for WHAT NAME SECONDS COMMAND…: until the command succeeds; fails if NAME ends or time is up
     local what=$1 name=$2 end=$((SECONDS + $3))
     shift 3
     until "$@" > /dev/null 2>&1; do
         if ! running "$name" || ((SECONDS >= end)); then
             tail -n 20 "$name.log" >&2
-            echo "$what did not come up: $PWD/*.log may tell why; down.sh ends what runs" >&2
+            echo "$what did not start. Look for the reason in $PWD/*.log; down.sh stops what is still running" >&2
             exit 1
         fi
-        sleep 0.5
+        sleep 0.2
     done
 }
