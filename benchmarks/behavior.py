@@ -75,7 +75,7 @@ def honest(n: int, d: int, seed: int = 0) -> Rows:
 
 
 def not_a_number(library: str) -> str:
-    """2 of 11 rows are NaN: rules whose answer is not finite"""
+    """2 of 11 updates are NaN: rules whose aggregate is not finite"""
     x = honest(11, 20)
     x[:2] = np.nan
     failed, tried = [], 0
@@ -92,7 +92,7 @@ def not_a_number(library: str) -> str:
 
 
 def too_many(library: str) -> str:
-    """Krum with 7 rows, told that 4 may be bad, and 4 are"""
+    """Krum with b = 4 and 7 updates, of which 4 are Byzantine"""
     x = honest(7, 5)
     x[:4] = 1000.0
     try:
@@ -103,7 +103,7 @@ def too_many(library: str) -> str:
 
 
 def near_rows(library: str) -> str:
-    """Krum, 30 float32 rows that differ in the fifth digit, 4 of them bad: bad ones in 15 picks"""
+    """Krum, 30 float32 updates equal to four digits, 4 Byzantine: Byzantine ones in 15 choices"""
     picked = [0, 0]
     for seed in range(15):
         rng = np.random.default_rng(seed)
@@ -118,7 +118,7 @@ def near_rows(library: str) -> str:
 
 
 def misspelt(library: str) -> str:
-    """A misspelt option for the number of bad rows"""
+    """A misspelled option for the number of Byzantine clients"""
     x = np.array([[0.0]] * 4 + [[100.0]])
     try:
         if library == "ByzFL":
@@ -137,7 +137,7 @@ def misspelt(library: str) -> str:
 
 
 def sizes(library: str) -> str:
-    """Multi-Krum, and a client that claims 10¹² examples and sends what it likes nearby"""
+    """Multi-Krum, and a Byzantine client near the others claims 10¹² examples"""
     x = honest(11, 20)
     x[0] = x[1:].mean(axis=0) + 0.01
     claimed = [1e12] + [10.0] * 10
@@ -172,7 +172,7 @@ def overwritten(library: str) -> str:
 
 
 def converged(library: str) -> str:
-    """Geometric median, 3 of 11 rows far off: distance from the honest mean"""
+    """Geometric median, 3 of 11 updates far off: distance from the honest mean"""
     if library == "Flower":
         return "has none"
     rng = np.random.default_rng(0)
