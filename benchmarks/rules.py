@@ -22,6 +22,16 @@ import peers
 from fedro.rules import parse_rule
 
 N, B, D = 26, 11, 2_368_318
+ABOUT_RULES = """
+A unit is the time of `x.sum()` over the same matrix. Units are the median of ratios, so they do not
+follow exactly from the milliseconds. Our goal is at most `limit` units, and a speedup of at least
+`required` over the faster of ByzFL and ByzPy, whose columns are in milliseconds.
+"""
+ABOUT_OTHER_SIZES = """
+Dropouts change n̂ from round to round. This table runs 20 other pairs of n̂ (12 to 26) and b̂ in
+sequence and shows the slowest pair of each rule. Its time is a share of the limit above, scaled by
+n̂; up to 1.5 is allowed.
+"""
 LIMITS = {  # units, and how many times faster than the best peer
     "trimmed_mean": (4, 30),
     "median": (4, 30),
@@ -65,9 +75,11 @@ def theirs(make: Callable[..., Callable[..., object]], name: str, x: torch.Tenso
 def main_table(with_peers: bool) -> Iterator[str]:
     x = updates(N, D)
     best = ours([*LIMITS, *ALSO], x, B, 10)
-    yield f"n̂={N}, b̂={B}, d={D:,}, float32, {torch.get_num_threads()} threads; "
-    yield f"one unit, `x.sum()`, is {1e3 * best.pop('unit').seconds:.1f} ms at best.\n"
-    yield "| rule | ms | units | limit | ByzFL | ByzPy | times faster than the better | wanted |"
+    threads, unit = torch.get_num_threads(), 1e3 * best.pop("unit").seconds
+    yield "## Rules\n"
+    yield f"n̂={N}, b̂={B}, d={D:,}, float32, {threads} threads; one unit is {unit:.1f} ms at best."
+    yield ABOUT_RULES
+    yield "| rule | ms | units | limit | ByzFL | ByzPy | speedup | required |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, (seconds, units) in best.items():
         limit, wanted = LIMITS.get(name, ("", ""))
@@ -94,8 +106,8 @@ def unseen_table() -> Iterator[str]:
         found = ours([*LIMITS], x[:n], b, 3)
         for name, (limit, _) in LIMITS.items():
             worst[name] = max(worst[name], (found[name].units / limit, n, b))
-    yield "\n20 other pairs of n̂ (12 to 26, as dropouts leave) and b̂ in sequence: the slowest, as a"
-    yield "share of the limit above scaled by n̂ (1.5 is allowed).\n"
+    yield "\n## Changing n̂ and b̂"
+    yield ABOUT_OTHER_SIZES
     yield "| rule | slowest | n̂ | b̂ |\n|---|---|---|---|"
     for name, (share, n, b) in worst.items():
         yield f"| {name.replace('|', chr(92) + '|')} | {share:.2f} | {n} | {b} |"
@@ -103,7 +115,8 @@ def unseen_table() -> Iterator[str]:
 
 def growth() -> tuple[list[str], dict[tuple[str, int, int], float]]:
     """How the time grows with n̂ and d."""
-    lines = ["\nGrowth (units of `x.sum()` over the same matrix, b̂ = ⌊0.4n̂⌋):\n"]
+    lines = ["\n## Growth with n̂ and d\n"]
+    lines += ["Times in units of `x.sum()` over the same matrix, with b̂ = ⌊0.4n̂⌋.\n"]
     names = ["trimmed_mean", "median", "meamed", "krum", "geometric_median", "nnm | trimmed_mean"]
     lines += ["| n̂ | d | unit, ms | " + " | ".join(n.replace("|", "\\|") for n in names) + " |"]
     lines += ["|---" * (3 + len(names)) + "|"]
@@ -156,8 +169,10 @@ def main() -> None:
         say(line)
     if options.write:
         today = datetime.date.today().isoformat()
-        title = f"# Speed\n\nMeasured on {today}, {os.cpu_count()} cores: `make bench`.\n"
-        text = "\n".join([title, *lines, "\n![milliseconds over rows](images/speed.png)\n"])
+        cores = os.cpu_count()
+        title = f"# Speed\n\n`make bench` measured these times on {today} with {cores} cores.\n"
+        picture = "\n![Milliseconds over the number of updates](images/speed.png)\n"
+        text = "\n".join([title, *lines, picture])
         page = options.write / "speed.md"
         _, heading, training = page.read_text().partition("\n## Training\n")
         page.write_text(text + heading + training)  # what other benchmarks have measured stays
