@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 
 from fedro import kernels
 from fedro.attacks import ATTACKS, parse_attack
-from fedro.common.toml import to_toml
+from fedro.common.text import to_toml
 from fedro.data import make_federation
 from fedro.report import write_report
 from fedro.rules import RULES, parse_rule
 from fedro.runs import read
-from fedro.runs.checkpoints import DamagedError, pack_tensors, unpack, unpack_tensors
+from fedro.runs.checkpoints import pack_tensors, unpack, unpack_tensors
+from fedro.runs.errors import DamagedError
 from fedro.server import screen
 from fedro.simulation.experiment import Experiment, read_experiment
 from fedro.simulation.recording import run_into

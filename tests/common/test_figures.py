@@ -1,45 +1,37 @@
-"""Figures have the data's values, and are written whole or not at all."""
+"""Figures are saved completely or not at all."""
 
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
-import fedro
 from fedro.common import figures
 
 
-def test_plan_figure_shows_the_plan() -> None:
-    plan = fedro.plan(clients=150, byzantine=15, rounds=500)
-    upper, lower = figures.plan_figure(plan).axes
-    curve, _, chosen = upper.lines[0], upper.lines[1], upper.lines[2]
-    assert (chosen.get_xdata()[0], chosen.get_ydata()[0]) == (27, 1.0)
-    values = dict(zip(curve.get_xdata(), curve.get_ydata(), strict=True))
-    assert values[15] == 7
-    assert values[150] == pytest.approx(0.125)
-    assert lower.lines[0].get_ydata()[-1] == pytest.approx(0.1)
+@pytest.mark.parametrize("kind", ["png", "svg", "PDF"])
+def test_saved_in_a_new_folder_and_closed(tmp_path: Path, kind: str) -> None:
+    figure = plt.figure()
+    path = figures.save(figure, tmp_path / "new" / f"plan.{kind}")
+    assert [file.name for file in path.parent.iterdir()] == [f"plan.{kind}"]
+    assert not plt.fignum_exists(figure.number)
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        {"clients": 1, "byzantine": 0},
-        {"clients": 5, "byzantine": 2},
-        {"clients": 10**9, "byzantine": 10**8},
-    ],
-)
-def test_plan_figure_of_corner_cases(ask: dict[str, int], tmp_path: Path) -> None:
-    plan = fedro.plan(rounds=10, **ask)
-    assert figures.save(figures.plan_figure(plan), tmp_path / "plan.svg").exists()
+def test_an_unknown_ending(tmp_path: Path) -> None:
+    figure = plt.figure()
+    with pytest.raises(ValueError, match=r"plan\.txt: the name must end in one of \.png, \.svg"):
+        figures.save(figure, tmp_path / "plan.txt")
+    plt.close(figure)
 
 
 def test_failed_drawing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = figures.plan_figure(fedro.plan(clients=9, byzantine=1, rounds=3))
+    figure = plt.figure()
 
     def full(path: Path, **_: object) -> None:
         path.write_bytes(b"half")
         raise OSError("No space left on device")
 
     monkeypatch.setattr(figure, "savefig", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=r"cannot write .*plan\.png: No space"):
         figures.save(figure, tmp_path / "plan.png")
     assert not list(tmp_path.iterdir())
+    assert not plt.fignum_exists(figure.number)

@@ -19,17 +19,12 @@ import pytest
 import torch
 
 from fedro.runs import Checkpoint, RunFolder, RunFolderError, read
-from fedro.runs.checkpoints import DamagedError, pack, unpack
+from fedro.runs.checkpoints import pack, unpack
+from fedro.runs.errors import DamagedError
 
 CONFIG, FINGERPRINT = {"rounds": 6, "rule": "krum"}, {"torch": "2"}
 ROUNDS, EVERY = 6, 2
 KILLED = 77
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a power cut can tell whether the disk was waited for."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 # A small run: its state is known for each round, so what is found can be checked

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedro.common.toml import to_toml
+from fedro.common.text import to_toml
 from fedro.simulation.experiment import (
     BUILT_IN,
     Experiment,

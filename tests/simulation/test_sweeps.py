@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from fedro.cli import app
-from fedro.common.toml import to_toml
+from fedro.common.text import to_toml
 from fedro.runs import RunFolderError, read
 from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.recording import run_into

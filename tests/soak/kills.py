@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from fedro.runs import read
-from fedro.runs.files import TEMPORARY
+from fedro.common.atomic_files import TEMPORARY_SUFFIX
 
 SETTINGS = {
     "dataset": "digits",
@@ -86,7 +86,7 @@ def kill(child: subprocess.Popen[str], way: str, path: Path, delay: float) -> bo
     while child.poll() is None and time.monotonic() - began < delay:
         time.sleep(0.001)
     while way == "writing" and child.poll() is None and time.monotonic() - began < PATIENCE:
-        if any(name.endswith(TEMPORARY) for name in names(path)):
+        if any(name.endswith(TEMPORARY_SUFFIX) for name in names(path)):
             break
     if child.poll() is not None:
         return False

@@ -1,27 +1,148 @@
-"""Files for people, written whole or not at all."""
+"""Write files atomically: at any time a file is complete, in its old or in its new version.
+
+All files that the package writes go through `write_atomically` or, where a library wants a path to
+write to, through `atomic_path`. Both write to a temporary file in the same folder and rename it at
+the end. If anything goes wrong, they delete the temporary file and leave the old file as it was.
+"""
 
 import contextlib
+import errno
+import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class CannotWriteError(OSError):
+    """A file that could not be written; the message names the file and the reason."""
+
+    def __str__(self) -> str:
+        return f"cannot write {self.filename}: {self.strerror}"
+
+
+def write_atomically(
+    path: Path, data: bytes | str, *, durable: bool = False, make_folder: bool = True
+) -> Path:
+    """Write a file; on failure the old file, if any, is unchanged.
+
+    Args:
+        path: The file to write.
+        data: Its new content. Text is written as UTF-8; what UTF-8 cannot hold becomes "?".
+        durable: Wait until the file and its name are on the disk, so that a power cut right after
+            this call cannot undo it.
+        make_folder: Create the file's folder if it does not exist.
+
+    Returns:
+        The path.
+
+    Raises:
+        CannotWriteError: The system refused; `errno` and `strerror` say why.
+    """
+    content = data.encode("utf-8", "replace") if isinstance(data, str) else data
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    with (
+        atomic_path(path, durable=durable, make_folder=make_folder) as temporary,
+        opened(temporary, flags) as file,
+    ):
+        write_all(file, content)
+    return path
+
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the file's place in the end; makes the folder if need be."""
-    unfinished = path.with_name(f".{path.name}.part")
+def atomic_path(
+    path: Path, *, durable: bool = False, make_folder: bool = True, unique: bool = False
+) -> Iterator[Path]:
+    """Yield a temporary path; what is there at the end of the block is renamed to `path`.
+
+    The block creates a file or a folder at the temporary path. A folder can only take the place of
+    an empty one.
+
+    Args:
+        path: Where the result goes.
+        durable: Wait until the result and its name are on the disk.
+        make_folder: Create the folder above `path` if it does not exist.
+        unique: Choose a new temporary name on each call, for files that several processes may write
+            at the same time. Otherwise the name is `temporary_name(path.name)`, which makes
+            leftovers of a killed process easy to find.
+
+    Raises:
+        CannotWriteError: The system refused; `errno` and `strerror` say why.
+    """
+    token = f".{secrets.token_hex(6)}" if unique else ""
+    temporary = path.with_name(temporary_name(path.name + token))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield unfinished
-        unfinished.replace(path)
-    except OSError as error:
-        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        if durable:
+            _sync_content(temporary)
+        os.replace(temporary, path)
+    except BaseException as error:
+        _delete(temporary)
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise CannotWriteError(error.errno or 0, reason, str(path)) from error
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def temporary_name(name: str) -> str:
+    """Return the name under which a file is written before it is complete."""
+    return name + TEMPORARY_SUFFIX
+
+
+def make_folder_durably(path: Path) -> None:
+    """Create a folder and those above it, and wait until their names are on the disk."""
+    if not path.is_dir():
+        make_folder_durably(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk, if the file system supports that."""
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as folder:
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+
+
+@contextlib.contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """Open a file with the flags of `os.open`, yield its descriptor, and close it."""
+    file = os.open(path, flags, 0o666)
+    try:
+        yield file
     finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+        os.close(file)
 
 
-def put(path: Path, text: str) -> Path:
-    """Write a text, whole or not at all."""
-    with whole_file(path) as unfinished:
-        unfinished.write_bytes(text.encode("utf-8", "replace"))
-    return path
+def write_all(file: int, data: bytes) -> None:
+    """Write every byte to a descriptor, or raise."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def _sync_content(path: Path) -> None:
+    """Wait until a file, or a folder with all its files, is on the disk."""
+    if path.is_dir():
+        for inside in path.iterdir():
+            _sync_content(inside)
+        sync_folder(path)
+        return
+    with opened(path, os.O_RDONLY) as file:
+        os.fsync(file)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedro.common.figures import BLUE, GREY, RED, STYLE
+from fedro.common.figures import STYLE
+from fedro.common.palette import BLUE, GREY, RED
 from fedro.data.federation import Federation
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedro.common.atomic_files import put
+from fedro.common.atomic_files import write_atomically
 from fedro.flower.evaluation import Spread
 from fedro.flower.layout import Layout
 from fedro.flower.ledger import Ledger
@@ -162,7 +162,8 @@ class Book:
         if self.folder is not None and self._unsaved is not None:
             state, scalars = self._unsaved
             self.folder.checkpoint(state.round, state.tensors(), scalars)
-            put(self.folder.path / "ledger.json", json.dumps(scalars["ledger"], indent=2) + "\n")
+            ledger = json.dumps(scalars["ledger"], indent=2) + "\n"
+            write_atomically(self.folder.path / "ledger.json", ledger)
             self._unsaved = None
 
     def finish(self, plan: Plan) -> None:

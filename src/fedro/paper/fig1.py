@@ -5,24 +5,25 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Picture
 
-from fedro.common.figures import BLUE, RED, STYLE
-from fedro.paper.study import Ask, Figure, Finding, Panel, Row, Study
+from fedro.common.figures import STYLE
+from fedro.common.palette import BLUE, RED
+from fedro.paper.figure import FigureRequest, PaperFigure, ClaimResult, FigurePanel, Row, FigureRuns
 from fedro.planning import plan, theory
 
 CLIENTS, ROUNDS, CONFIDENCE = 1000, 500, 0.99
 SHARE, SAMPLED = 0.2, 0.2  # what the paper reads off: at b/n = 0.2, a fifth of the clients do
 
 
-def study(ask: Ask) -> Study:
+def plan_runs(request: FigureRequest) -> FigureRuns:
     """No runs: the figure is computed; `smoke` takes fewer clients."""
-    clients = 100 if ask.scale == "smoke" else CLIENTS
-    savings = [f"n = {clients} instead of {CLIENTS}"] if clients != CLIENTS else []
-    return Study([Panel("", "", {}, {"clients": clients})], [], savings)
+    clients = 100 if request.scale == "smoke" else CLIENTS
+    reductions = [f"n = {clients} instead of {CLIENTS}"] if clients != CLIENTS else []
+    return FigureRuns([FigurePanel("", "", {}, {"clients": clients})], [], reductions)
 
 
-def table(study: Study, _: Path) -> list[Row]:
+def tabulate(runs: FigureRuns, _: Path) -> list[Row]:
     """The sizes for every number of bad clients: the paper's, and the exact ones."""
-    clients = study.panels[0].facts["clients"]
+    clients = runs.panels[0].facts["clients"]
     return [_row(clients, byzantine) for byzantine in range(1, (clients + 1) // 2)]
 
 
@@ -41,12 +42,12 @@ def _row(clients: int, byzantine: int) -> Row:
     }
 
 
-def judge(study: Study, rows: list[Row]) -> list[Finding]:
+def judge(runs: FigureRuns, rows: list[Row]) -> list[ClaimResult]:
     """What the paper reads off its figure."""
-    clients = study.panels[0].facts["clients"]
+    clients = runs.panels[0].facts["clients"]
     at = next(row for row in rows if row["byzantine"] == round(SHARE * clients))
     return [
-        Finding(
+        ClaimResult(
             f"With {SHARE:.0%} bad clients, sampling {SAMPLED:.0%} of {clients} converges with an "
             "order-optimal error.",
             "held" if at["n_opt"] <= SAMPLED * clients else "not held",
@@ -56,9 +57,9 @@ def judge(study: Study, rows: list[Row]) -> list[Finding]:
     ]
 
 
-def draw(study: Study, rows: list[Row]) -> Picture:
+def draw(runs: FigureRuns, rows: list[Row]) -> Picture:
     """The paper's curves, and the exact ones dashed."""
-    clients = study.panels[0].facts["clients"]
+    clients = runs.panels[0].facts["clients"]
     share = [row["fraction"] for row in rows]
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots()
@@ -78,4 +79,4 @@ def draw(study: Study, rows: list[Row]) -> Picture:
     return figure
 
 
-FIGURE = Figure("How many clients to sample", study, judge, draw, table)
+FIGURE = PaperFigure("How many clients to sample", plan_runs, judge, draw, tabulate)

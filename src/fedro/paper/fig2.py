@@ -7,21 +7,22 @@ from statistics import fmean
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Picture
 
-from fedro.common.figures import BLUE, GREY, RED, STYLE
-from fedro.paper.evidence import chance_of
-from fedro.paper.shared import SMALL, data_taken
-from fedro.paper.study import (
-    Ask,
-    Figure,
-    Finding,
-    Panel,
+from fedro.common.figures import STYLE
+from fedro.common.palette import BLUE, GREY, RED
+from fedro.paper.verdicts import binomial_p_value
+from fedro.paper.figure import SMALL_MODEL, data_notes
+from fedro.paper.figure import (
+    FigureRequest,
+    PaperFigure,
+    ClaimResult,
+    FigurePanel,
     Row,
-    Study,
+    FigureRuns,
     Verdict,
-    chosen,
-    panel,
-    results,
-    stated,
+    select_datasets,
+    make_panel,
+    final_results,
+    describe_keys,
 )
 from fedro.planning.tails import all_draws_within
 from fedro.simulation.experiment import Experiment, read_experiment
@@ -34,38 +35,38 @@ BETWEEN = 2  # sizes at which some seeds fail and others do not: so wide may a t
 SEEDS = 3  # from which on counts can be held against a probability
 
 
-def study(ask: Ask) -> Study:
+def plan_runs(request: FigureRequest) -> FigureRuns:
     """The runs at a scale."""
-    base, savings, sizes, seeds, name = read_experiment("femnist-takeover"), [], SIZES, 5, "femnist"
-    if ask.scale == "desk":
-        base = base.replace(model=SMALL, local_steps=5, batch_size=8, evaluate_every=100)
-        savings = [
+    base, reductions, sizes, seeds, name = read_experiment("femnist-takeover"), [], SIZES, 5, "femnist"
+    if request.scale == "desk":
+        base = base.replace(model=SMALL_MODEL, local_steps=5, batch_size=8, evaluate_every=100)
+        reductions = [
             "a perceptron with 64 hidden units on normalized images for the CNN",
         ]
-    if ask.scale == "smoke":
+    if request.scale == "smoke":
         name, sizes, seeds = "digits", (1, 4, 7, 10, 13, 16, 21), 2
         base = smoke(base).replace(byzantine=10)
-        savings = ["digits, 50 clients of whom 10 are bad, 40 rounds"]
+        reductions = ["digits, 50 clients of whom 10 are bad, 40 rounds"]
     points = {
         f"sampled={n}": ({"sampled": n, "tolerated": b}, base.replace(sampled=n, tolerated=b))
         for n in sizes
-        for b in [tolerated(n, ask.reading)]
+        for b in [tolerated(n, request.reading)]
     }
     setting = f"n = {base.clients}, b = {base.byzantine}, T = {base.rounds}"
-    facts = {"base": chosen({name: base}, ask)[name], "reading": ask.reading}
-    part = panel(name, setting, points, ask.seeds or seeds, **facts)
+    facts = {"base": select_datasets({name: base}, request)[name], "reading": request.reading}
+    part = make_panel(name, setting, points, request.seeds or seeds, **facts)
     choices = [
-        *data_taken([name]),
+        *data_notes([name]),
         "b̂ = ⌊n̂/2⌋ − 1 (0 for n̂ = 1) as in the paper's table"
-        if ask.reading == "table"
+        if request.reading == "table"
         else "b̂ = ⌈n̂/2⌉ − 1, the largest below half, for the text's b̂ = ⌊n̂/2⌋",
         "the bad clients take over when |B_t| > b̂; the paper does not say what happens at = b̂",
-        f"not stated in the paper: {stated([part], 'local_steps', 'batch_size')}",
+        f"not stated in the paper: {describe_keys([part], 'local_steps', 'batch_size')}",
         f"a run has failed if its accuracy is below {FAILED:.0%} of that at n̂ = {sizes[-1]}",
     ]
-    if ask.scale == "desk":
+    if request.scale == "desk":
         choices.append("T = 500 as in the paper: the threshold depends on it")
-    return Study([part], choices, savings)
+    return FigureRuns([part], choices, reductions)
 
 
 def smoke(base: Experiment) -> Experiment:
@@ -80,27 +81,27 @@ def tolerated(sampled: int, reading: str) -> int:
     return max(0, sampled // 2 - 1) if reading == "table" else (sampled - 1) // 2
 
 
-def safe(part: Panel, sampled: int, allowed: int) -> float:
+def no_overrun_probability(part: FigurePanel, sampled: int, allowed: int) -> float:
     """The exact probability that |B_t| ≤ b̂ in all rounds."""
     base: Experiment = part.facts["base"]
     assert base.clients is not None
     return all_draws_within(allowed, base.clients, base.byzantine, sampled, base.rounds)
 
 
-def table(study: Study, folder: Path) -> list[Row]:
+def tabulate(runs: FigureRuns, folder: Path) -> list[Row]:
     """The runs, with whether each failed (None without a run to compare with) and how likely."""
-    (part,) = study.panels
-    rows = results(study, folder)
+    (part,) = runs.panels
+    rows = final_results(runs, folder)
     largest = max(settings["sampled"] for settings, _ in part.runs.values())
     best = {row["seed"]: row["accuracy"] for row in rows if row["sampled"] == largest}
     for row in rows:
         known = row["seed"] in best
-        row["safe_probability"] = safe(part, row["sampled"], row["tolerated"])
+        row["safe_probability"] = no_overrun_probability(part, row["sampled"], row["tolerated"])
         row["failed"] = row["accuracy"] < FAILED * best[row["seed"]] if known else None
     return rows
 
 
-def judge(study: Study, rows: list[Row]) -> list[Finding]:
+def judge(runs: FigureRuns, rows: list[Row]) -> list[ClaimResult]:
     """Is there a threshold, is it at 30, and does chance explain it?"""
     rows = [row for row in rows if row["failed"] is not None]
     failed: dict[int, list[bool]] = {}
@@ -108,13 +109,13 @@ def judge(study: Study, rows: list[Row]) -> list[Finding]:
         failed.setdefault(row["sampled"], []).append(row["failed"])
     expected = {row["sampled"]: 1 - row["safe_probability"] for row in rows}
     enough = bool(failed) and min(map(len, failed.values())) >= 2
-    findings = [_threshold(failed, enough), _taken_over(rows), _chance(failed, expected)]
-    if study.panels[0].facts["base"].dataset == "femnist":
-        findings.insert(1, _at_thirty(failed, expected, enough))
-    return findings
+    results = [_threshold(failed, enough), _taken_over(rows), _chance(failed, expected)]
+    if runs.panels[0].facts["base"].dataset == "femnist":
+        results.insert(1, _at_thirty(failed, expected, enough))
+    return results
 
 
-def _threshold(failed: dict[int, list[bool]], enough: bool) -> Finding:
+def _threshold(failed: dict[int, list[bool]], enough: bool) -> ClaimResult:
     below = list(takewhile(lambda n: all(failed[n]), failed))
     above = list(takewhile(lambda n: not any(failed[n]), reversed(failed)))
     between = len(failed) - len(below) - len(above)
@@ -123,21 +124,21 @@ def _threshold(failed: dict[int, list[bool]], enough: bool) -> Finding:
         verdict = "held" if between <= BETWEEN else "not held"
     counts = ", ".join(f"{n}: {sum(found)}/{len(found)}" for n, found in failed.items())
     top, bottom = max(below, default="none"), min(above, default="none")
-    return Finding(
+    return ClaimResult(
         "There is an n̂ below which training fails and from which on it does not.",
         verdict,
         f"Failed runs by n̂: {counts}. All failed up to n̂ = {top}, none from {bottom} on.",
     )
 
 
-def _at_thirty(failed: dict[int, list[bool]], expected: dict[int, float], enough: bool) -> Finding:
+def _at_thirty(failed: dict[int, list[bool]], expected: dict[int, float], enough: bool) -> ClaimResult:
     worked = [n for n, found in failed.items() if n < THRESHOLD and not all(found)]
     broke = [n for n, found in failed.items() if n > THRESHOLD and any(found)]
     near = ", ".join(f"{expected[n]:.1%} at {n}" for n in failed if abs(n - THRESHOLD) < 10)
     below = f"some at n̂ = {worked} did not fail" if worked else "all failed"
     above = f"some at n̂ = {broke} did" if broke else "none did"
     whole = enough and set(failed) == set(SIZES)
-    return Finding(
+    return ClaimResult(
         f"FedRo fails when fewer than {THRESHOLD} clients are sampled, and not when more are.",
         "not held" if worked or broke else "held" if whole else "undecided",
         f"Of the runs below it {below}; of those above it {above}. The exact probabilities of "
@@ -145,10 +146,10 @@ def _at_thirty(failed: dict[int, list[bool]], expected: dict[int, float], enough
     )
 
 
-def _taken_over(rows: list[Row]) -> Finding:
+def _taken_over(rows: list[Row]) -> ClaimResult:
     odd = [row["run"] for row in rows if row["failed"] != (row["takeovers"] > 0)]
     times = sum(row["takeovers"] > 0 for row in rows)
-    return Finding(
+    return ClaimResult(
         "A run fails if, and only if, more than b̂ bad clients are sampled in some round.",
         "not held" if odd else "held" if 0 < times < len(rows) else "undecided",
         f"That happened in {times} of {len(rows)} runs. "
@@ -156,12 +157,12 @@ def _taken_over(rows: list[Row]) -> Finding:
     )
 
 
-def _chance(failed: dict[int, list[bool]], expected: dict[int, float]) -> Finding:
-    odd = {n: chance_of(sum(found), len(found), expected[n]) for n, found in failed.items()}
+def _chance(failed: dict[int, list[bool]], expected: dict[int, float]) -> ClaimResult:
+    odd = {n: binomial_p_value(sum(found), len(found), expected[n]) for n, found in failed.items()}
     unlikely = [n for n in failed if odd[n] < RARE / len(failed)]
     numbers = ", ".join(f"{n}: {expected[n]:.1%}" for n in failed)
     seeds = min(map(len, failed.values()), default=0)
-    return Finding(
+    return ClaimResult(
         "It fails as often as the exact probability says.",
         "not held" if unlikely else "held" if seeds >= SEEDS else "undecided",
         f"Exact probability of more than b̂ in one of T rounds: {numbers}. "
@@ -169,9 +170,9 @@ def _chance(failed: dict[int, list[bool]], expected: dict[int, float]) -> Findin
     )
 
 
-def draw(study: Study, rows: list[Row]) -> Picture:
+def draw(runs: FigureRuns, rows: list[Row]) -> Picture:
     """Accuracy over n̂, and how often it failed beside how often it should."""
-    (part,) = study.panels
+    (part,) = runs.panels
     sizes = sorted({row["sampled"] for row in rows})
     known = [row for row in rows if row["failed"] is not None]
     with plt.rc_context(STYLE):
@@ -193,7 +194,7 @@ def draw(study: Study, rows: list[Row]) -> Picture:
         upper.set_title(part.title, loc="left")
         base: Experiment = part.facts["base"]
         finest, reading = range(1, sizes[-1] + 1), part.facts["reading"]
-        curve = [1 - safe(part, n, tolerated(n, reading)) for n in finest]
+        curve = [1 - no_overrun_probability(part, n, tolerated(n, reading)) for n in finest]
         lower.plot(list(finest), [100 * value for value in curve], color=GREY, lw=1, zorder=1)
         expected = [100 * curve[n - 1] for n in sizes]
         lower.plot(sizes, expected, "s", mfc="none", color=GREY, label="exact probability")
@@ -220,4 +221,4 @@ def draw(study: Study, rows: list[Row]) -> Picture:
     return figure
 
 
-FIGURE = Figure("Accuracy over the number of sampled clients", study, judge, draw, table)
+FIGURE = PaperFigure("Accuracy over the number of sampled clients", plan_runs, judge, draw, tabulate)

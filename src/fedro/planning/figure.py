@@ -8,19 +8,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from fedro.common.figures import BLUE, GREY, RED, STYLE, plain_ticks
+from fedro.common.figures import STYLE, plain_ticks
+from fedro.common.palette import BLUE, GREY, RED
 from fedro.planning.planner import Plan
 
 
 def plan_figure(chosen: Plan, points: int = 300) -> Figure:
-    """κ and b̂/n̂ over n̂, with the chosen point and where more clients hardly help."""
-    n, first = chosen.setting.population, chosen.n_min
+    """Draw κ and b̂/n̂ over n̂, with the chosen point and the paper's thresholds."""
+    n, first = chosen.problem.population, chosen.n_min
     last = min(n, max(10 * chosen.sampled, 4 * (chosen.n_th or 1), first + 10))
     sizes = sorted({*np.geomspace(first, last, points).astype(int).tolist(), chosen.sampled})
-    found = [(size, at) for size in sizes if (at := chosen.at(size)) is not None]
-    sampled = np.array([size for size, _ in found])
-    tolerated = np.array([at[0] for _, at in found])
-    kappa = np.array([at[1] for _, at in found])
+    safe = [(size, *pair) for size in sizes if (pair := chosen.at(size)) is not None]
+    sampled, tolerated, kappa = (np.array(column) for column in zip(*safe, strict=True))
     with plt.rc_context(STYLE):
         figure, (upper, lower) = plt.subplots(2, 1, sharex=True, figsize=(7.2, 5.6))
         _kappa_panel(upper, chosen, sampled, kappa)
@@ -29,7 +28,7 @@ def plan_figure(chosen: Plan, points: int = 300) -> Figure:
         plain_ticks(lower.xaxis)
         lower.set_xlabel("clients sampled each round, n̂")
         figure.suptitle(
-            f"{chosen.clients} clients, {chosen.byzantine} bad, {chosen.rounds} rounds, "
+            f"{chosen.clients} clients, {chosen.byzantine} Byzantine, {chosen.rounds} rounds, "
             f"confidence {chosen.confidence:g}",
             x=0.02,
             ha="left",
@@ -71,10 +70,10 @@ def _fraction_panel(
     axes.plot(sampled, fraction, color=BLUE, lw=1.6)
     axes.plot([chosen.sampled], [chosen.tolerated / chosen.sampled], "o", color=RED, ms=7, zorder=3)
     axes.axhline(0.5, color=GREY, lw=1)
-    axes.axhline(chosen.byzantine / chosen.setting.population, color=GREY, ls="--", lw=1)
+    axes.axhline(chosen.byzantine / chosen.problem.population, color=GREY, ls="--", lw=1)
     axes.annotate(
         "b/n",
-        (0, chosen.byzantine / chosen.setting.population),
+        (0, chosen.byzantine / chosen.problem.population),
         xycoords=("axes fraction", "data"),
         xytext=(4, 4),
         textcoords="offset points",

@@ -1,39 +1,46 @@
-"""The folder of a training run, which never loses the run: kill it anywhere, and it goes on.
+"""The run folder: everything about one training run, safe against crashes at any time.
 
 ::
 
-    config.toml        the configuration as it was run, for people
+    config.toml        the configuration, for people
     run.json           the same for the program, with the fingerprint, versions and time of creation
     rounds.jsonl       a line of strict JSON for each round; NaN and infinities are null
-    checkpoints/       the last two, round-000010.safetensors: the state after 10 rounds, with the
-                       lines of rounds.jsonl until then and a checksum
+    checkpoints/       the last two, such as round-000010.safetensors: the state after 10 rounds,
+                       with a checksum and the lines of rounds.jsonl up to then
     model.safetensors  the trained model
-    summary.json       the last file to be written: a run that has it is complete
-    lock               held (flock) by the process that writes, until it ends
+    summary.json       written last: a run with this file is complete
+    lock               locked (flock) by the process that writes, until it ends
 
-Every file but rounds.jsonl is put in place all at once. What is left of a crash (``*.tmp``, a
-half-written line, lines after the checkpoint) is cleared when the run is resumed. A checkpoint
-whose checksum does not fit gets the ending ``.damaged``, and the one before it is taken.
+Every file except rounds.jsonl is written atomically. When a run is resumed, the leftovers of a
+crash are removed: temporary files (``*.tmp``), a half-written line, and the lines after the last
+checkpoint. A checkpoint whose checksum does not match is renamed to ``*.damaged``, and the run is
+resumed from the one before.
 """
 
 from fedro.runs.checkpoints import Checkpoint
-from fedro.runs.files import RunFolderError, make_folder
+from fedro.runs.errors import InUseError, RunFolderError
 from fedro.runs.folder import RunFolder, roll_back
-from fedro.runs.identity import differences
-from fedro.runs.lock import InUseError, Lock
-from fedro.runs.reading import Recorded, read, read_config, read_summary
+from fedro.runs.lock import Lock
+from fedro.runs.reading import (
+    RecordedRun,
+    differences,
+    read,
+    read_config,
+    read_run_json,
+    read_summary,
+)
 
 __all__ = [
     "Checkpoint",
     "InUseError",
     "Lock",
-    "Recorded",
+    "RecordedRun",
     "RunFolder",
     "RunFolderError",
     "differences",
-    "make_folder",
     "read",
     "read_config",
+    "read_run_json",
     "read_summary",
     "roll_back",
 ]

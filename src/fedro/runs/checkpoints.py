@@ -1,4 +1,4 @@
-"""A state of the run in one safetensors file: every bit as it was written, or known not to be."""
+"""Checkpoints: the state of a run in one safetensors file with a checksum."""
 
 import hashlib
 import json
@@ -7,55 +7,57 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedro.runs.files import RunFolderError
-from fedro.runs.strict import plain
+from fedro.runs.errors import DamagedError, RunFolderError
+from fedro.runs.json_lines import as_plain
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LINES = "rounds.jsonl"  # the tensor in which a checkpoint holds the lines until then
-ENTRY = "fedro"  # of the metadata: the checksum and the facts
-NAME = re.compile(r"round-\d{6,}\.safetensors")
+LINES_TENSOR = "rounds.jsonl"  # holds the lines of that file up to the checkpoint
+METADATA_KEY = "fedro"  # its value is the checksum and the facts
+FILE_NAME = re.compile(r"round-\d{6,}\.safetensors")
 
 
 class Checkpoint(NamedTuple):
-    """The state after so many rounds."""
+    """The state of a run.
+
+    Attributes:
+        round: The number of rounds that are finished.
+        tensors: The model and other tensors, by name.
+        scalars: Numbers, strings, lists and dicts, by name.
+    """
 
     round: int
     tensors: dict[str, "Tensor"]
     scalars: dict[str, Any]
 
 
-class DamagedError(RunFolderError):
-    """A file that is not as it was written."""
-
-
-def name_of(round: int) -> str:
-    """The name of a checkpoint's file."""
+def file_name(round: int) -> str:
+    """Return the name of the file with the state after so many rounds."""
     return f"round-{round:06d}.safetensors"
 
 
-def round_of(path: Path) -> int:
-    """The round in a checkpoint's name."""
+def round_in_name(path: Path) -> int:
+    """Return the number of rounds in the name of a checkpoint's file."""
     return int(path.stem.removeprefix("round-"))
 
 
-def listed(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, newest first."""
-    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (len(path.name), path.name), reverse=True)
+def list_files(folder: Path) -> list[Path]:
+    """List the checkpoints in a folder, newest first."""
+    paths = [path for path in folder.iterdir() if FILE_NAME.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: (len(path.name), path.name), reverse=True)
 
 
 def keep_newest(folder: Path, number: int) -> None:
-    """Delete older checkpoints."""
-    for path in listed(folder)[number:]:
+    """Delete all but the newest checkpoints."""
+    for path in list_files(folder)[number:]:
         path.unlink(missing_ok=True)
 
 
-def newest(folder: Path) -> tuple[Checkpoint | None, bytes, list[Path]]:
-    """The newest whole checkpoint, its lines, and the damaged ones after it."""
+def load_newest(folder: Path) -> tuple[Checkpoint | None, bytes, list[Path]]:
+    """Return the newest intact checkpoint, its lines, and the files of newer, damaged ones."""
     damaged: dict[Path, str] = {}
-    for path in listed(folder):
+    for path in list_files(folder):
         try:
             return *unpack(path), list(damaged)
         except DamagedError as error:
@@ -72,48 +74,53 @@ def newest(folder: Path) -> tuple[Checkpoint | None, bytes, list[Path]]:
 def pack(
     round: int, tensors: Mapping[str, "Tensor"], scalars: Mapping[str, Any], lines: bytes
 ) -> bytes:
-    """The bytes of a checkpoint; scalars may be NaN or infinite, and come back so."""
+    """Encode a checkpoint; scalars that are NaN or infinite are kept."""
     import torch
 
-    if LINES in tensors:
-        raise ValueError(f"tensor {LINES!r}: the name is taken for the record's own; use another")
+    if LINES_TENSOR in tensors:
+        raise ValueError(f"tensor {LINES_TENSOR!r}: this name is reserved; use another")
     text = torch.frombuffer(bytearray(lines or b"\n"), dtype=torch.uint8)[: len(lines)]
-    facts = {"round": round, "scalars": plain(scalars, finite=False)}
-    return pack_tensors({**tensors, LINES: text}, facts)
+    facts = {"round": round, "scalars": as_plain(scalars, finite=False)}
+    return pack_tensors({**tensors, LINES_TENSOR: text}, facts)
 
 
 def unpack(path: Path) -> tuple[Checkpoint, bytes]:
-    """The checkpoint in a file, and the lines until then."""
+    """Decode a checkpoint and the lines of rounds.jsonl up to then.
+
+    Raises:
+        DamagedError: The file is not as it was written.
+    """
     tensors, facts = unpack_tensors(path)
     match facts:
-        case {"round": int(round), "scalars": dict(scalars)} if LINES in tensors:
-            lines = tensors.pop(LINES).numpy().tobytes()
+        case {"round": int(round), "scalars": dict(scalars)} if LINES_TENSOR in tensors:
+            lines = tensors.pop(LINES_TENSOR).numpy().tobytes()
         case _:
-            raise DamagedError("it is no checkpoint of a run, or of another version of fedro")
-    if path.name != name_of(round):
-        raise DamagedError(f"its name is not that of round {round}, which it holds")
+            raise DamagedError("it is not a checkpoint, or another version of fedro wrote it")
+    if path.name != file_name(round):
+        raise DamagedError(f"it holds round {round}, but its name says another")
     return Checkpoint(round, tensors, scalars), lines
 
 
 def pack_tensors(tensors: Mapping[str, "Tensor"], facts: Mapping[str, Any]) -> bytes:
-    """The bytes of a safetensors file: one copy, where tensors are contiguous and on the CPU.
+    """Encode tensors and facts as a safetensors file.
 
-    All facts are in one entry of the metadata, since the order of several is not always the same.
+    Contiguous tensors on the CPU are copied only once. All facts are in one entry of the metadata,
+    because safetensors does not keep the order of several.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save
 
-    ready = _apart({name: _ready(name, tensor) for name, tensor in tensors.items()})
+    dense = _without_overlaps({name: _dense(name, tensor) for name, tensor in tensors.items()})
     text = json.dumps(facts)
     try:
-        return save(ready, {ENTRY: f"{_checksum(ready, text)} {text}"})
+        return save(dense, {METADATA_KEY: f"{_checksum(dense, text)} {text}"})
     except (KeyError, SafetensorError) as error:
-        kinds = ", ".join(sorted({str(tensor.dtype) for tensor in ready.values()}))
+        kinds = ", ".join(sorted({str(tensor.dtype) for tensor in dense.values()}))
         raise ValueError(f"safetensors cannot hold one of these, {kinds}: {error}") from None
 
 
 def unpack_tensors(path: Path) -> tuple[dict[str, "Tensor"], Any]:
-    """The tensors, in memory, and the facts beside them."""
+    """Read the tensors of a file into memory, and the facts."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -128,14 +135,14 @@ def unpack_tensors(path: Path) -> tuple[dict[str, "Tensor"], Any]:
             f"cannot read {path}: {error}. Repair that, or move the file away: --resume goes on "
             "from the checkpoint before it."
         ) from error
-    checksum, _, text = metadata.get(ENTRY, "").partition(" ")
+    checksum, _, text = metadata.get(METADATA_KEY, "").partition(" ")
     if checksum != _checksum(tensors, text):
-        raise DamagedError("its checksum does not fit")
+        raise DamagedError("its checksum does not match")
     return tensors, json.loads(text)
 
 
-def _ready(name: str, tensor: "Tensor") -> "Tensor":
-    """The tensor as plain memory."""
+def _dense(name: str, tensor: "Tensor") -> "Tensor":
+    """Return the tensor as contiguous memory on the CPU."""
     import torch
 
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_meta:
@@ -143,18 +150,18 @@ def _ready(name: str, tensor: "Tensor") -> "Tensor":
     return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
 
 
-def _apart(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """The same, with copies of those that overlap in memory, which safetensors refuses."""
-    apart, end = dict(tensors), 0
+def _without_overlaps(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """Copy the tensors that overlap others in memory, which safetensors refuses to save."""
+    separate, end = dict(tensors), 0
     for name, tensor in sorted(tensors.items(), key=lambda item: item[1].data_ptr()):
         if tensor.data_ptr() < end:
-            apart[name] = tensor.clone()
+            separate[name] = tensor.clone()
         end = max(end, tensor.data_ptr() + tensor.nbytes)
-    return apart
+    return separate
 
 
 def _checksum(tensors: Mapping[str, "Tensor"], facts: str) -> str:
-    """Of everything: names, kinds, shapes, bytes and facts."""
+    """Hash everything: names, types, shapes, bytes and facts."""
     import torch
 
     digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=32)

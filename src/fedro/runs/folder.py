@@ -1,4 +1,4 @@
-"""The run folder for the one process that writes it: lines, checkpoints, the end of the run."""
+"""`RunFolder`: the run folder as seen by the process that writes it."""
 
 import itertools
 import os
@@ -8,38 +8,41 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from fedro.common.atomic_files import make_folder_durably, temporary_name, write_atomically
 from fedro.common.checks import count
 from fedro.runs import checkpoints
 from fedro.runs.checkpoints import Checkpoint
-from fedro.runs.files import TEMPORARY, RunFolderError, explained, make_folder, write_whole
-from fedro.runs.identity import check_same, describe, read_run
-from fedro.runs.lines import Lines, before, parse_lines
+from fedro.runs.errors import DamagedError, RunFolderError, explained
+from fedro.runs.json_lines import RoundsFile, lines_before, parse_lines, to_json
 from fedro.runs.lock import Lock
-from fedro.runs.strict import to_json
+from fedro.runs.reading import check_same_run, make_run_json, read_run_json
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FILES = ("run.json", "config.toml", "rounds.jsonl", "model.safetensors", "summary.json")
-KEPT = 2
+KEPT_CHECKPOINTS = 2
 
 
 class RunFolder:
-    """The folder of one run.
+    """The folder of one run, locked for this process until `close`.
 
-    >>> import tempfile
-    >>> path = tempfile.mkdtemp()
-    >>> with RunFolder.create(path, config={"rounds": 2}, fingerprint={}) as folder:
-    ...     folder.append({"round": 0, "loss": 2.3})
-    >>> with RunFolder.resume(path, config={"rounds": 2}, fingerprint={}) as folder:
-    ...     print(folder.latest(), folder.rounds())  # no checkpoint: start from round 0
-    None []
+    Make one with `create` or `resume` and use it in a ``with`` block.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp()
+        >>> with RunFolder.create(path, config={"rounds": 2}, fingerprint={}) as folder:
+        ...     folder.append({"round": 0, "loss": 2.3})
+        >>> with RunFolder.resume(path, config={"rounds": 2}, fingerprint={}) as folder:
+        ...     print(folder.latest(), folder.rounds())  # no checkpoint: start from round 0
+        None []
     """
 
-    def __init__(self, path: Path, keep: int = KEPT) -> None:
+    def __init__(self, path: Path, keep: int = KEPT_CHECKPOINTS) -> None:
         """Take the lock; ``create`` and ``resume`` do the rest."""
         self.path, self.keep = path, count("keep", keep, 2)
-        self._lines = Lines(path / "rounds.jsonl")
+        self._rounds_file = RoundsFile(path / "rounds.jsonl")
         self._saved: int | None = None  # the round of the newest checkpoint
         with explained(path / "lock", "The folder is as it was", "try again"):
             self._lock = Lock(path)
@@ -51,17 +54,27 @@ class RunFolder:
         config: Mapping[str, Any],
         fingerprint: Mapping[str, Any],
         *,
-        keep: int = KEPT,
+        keep: int = KEPT_CHECKPOINTS,
     ) -> Self:
-        """Begin a run; a folder that holds one, or that is in use, is refused."""
-        folder, run = Path(path), describe(config, fingerprint)
+        """Begin a run.
+
+        Args:
+            path: The folder; it is created if it does not exist.
+            config: The configuration, written to config.toml. Values of None are left out.
+            fingerprint: What must be equal for a resumed run to give the same bits.
+            keep: The number of checkpoints to keep, at least 2.
+
+        Raises:
+            RunFolderError: The folder holds a run, is in use, or cannot be written.
+        """
+        folder, run = Path(path), make_run_json(config, fingerprint)
         with explained(folder, "Nothing was begun", "start again"):
-            make_folder(folder)
+            make_folder_durably(folder)
         new = cls(folder, keep)
         try:
             _check_free(folder)
             with explained(folder / "run.json", "Nothing was begun", "start again"):
-                write_whole(folder / "run.json", run)  # from here on there is a run
+                _write(folder / "run.json", run)  # from here on there is a run
             new._recover()
         except BaseException:
             new.close()
@@ -76,14 +89,26 @@ class RunFolder:
         fingerprint: Mapping[str, Any],
         *,
         may_differ: Collection[str] = (),
-        keep: int = KEPT,
+        keep: int = KEPT_CHECKPOINTS,
     ) -> Self:
-        """Go on with a run; another machine or configuration (but for some keys) is refused."""
+        """Open the folder of a run and go back to its newest checkpoint.
+
+        Args:
+            path: The folder.
+            config: The configuration, which must be that of the run.
+            fingerprint: The fingerprint, which must be that of the run.
+            may_differ: Keys of the configuration that may differ.
+            keep: The number of checkpoints to keep, at least 2.
+
+        Raises:
+            RunFolderError: There is no run, it differs, it is in use, or all its checkpoints are
+                damaged.
+        """
         folder = Path(path)
-        read_run(folder)
+        read_run_json(folder)
         old = cls(folder, keep)
         try:
-            check_same(folder, config, fingerprint, may_differ)
+            check_same_run(folder, config, fingerprint, may_differ)
             old._recover()
         except BaseException:
             old.close()
@@ -97,7 +122,7 @@ class RunFolder:
         self.close()
 
     def close(self) -> None:
-        """Let other processes write."""
+        """Release the lock, so that another process can write."""
         self._lock.release()
 
     @property
@@ -109,73 +134,84 @@ class RunFolder:
         """Add a line to rounds.jsonl; NaN and infinities become null."""
         text = to_json(line)
         self._check()
-        with self._explained(self._lines.path):
-            self._lines.append(text)
+        with self._explained(self._rounds_file.path):
+            self._rounds_file.append(text)
 
     def rounds(self) -> list[dict[str, Any]]:
-        """The lines until now."""
-        return parse_lines(self._lines.path)
+        """Return the lines of rounds.jsonl."""
+        return parse_lines(self._rounds_file.path)
 
     def checkpoint(
         self, round: int, tensors: Mapping[str, "Tensor"], scalars: Mapping[str, Any]
     ) -> None:
-        """Save the state after so many rounds, with the lines of rounds before; a few are kept.
+        """Save the state after so many rounds, and delete the oldest checkpoints.
 
-        A line of this round or a later one (its key "round" counts from 0) is written again after
-        a resume: whoever is interrupted between a line and its state may save the state before.
+        The checkpoint also holds the lines of the rounds before. Lines of this round or a later one
+        (their key "round" counts from 0) are left out, so a run that is interrupted between a line
+        and its state can save the state before and write the line again after a resume.
+
+        Args:
+            round: The number of rounds that are finished.
+            tensors: Dense tensors; they come back bit for bit.
+            scalars: What JSON can hold; NaN and infinities are kept.
+
+        Raises:
+            ValueError: `round` is less than that of the last checkpoint, or safetensors cannot hold
+                one of the tensors.
+            RunFolderError: The file cannot be written.
         """
         round = count("round", round, self._saved or 0)
         self._check()
-        path = self.path / "checkpoints" / checkpoints.name_of(round)
-        with self._explained(self._lines.path):
-            lines = before(self._lines.synced(), round)
+        path = self.path / "checkpoints" / checkpoints.file_name(round)
+        with self._explained(self._rounds_file.path):
+            lines = lines_before(self._rounds_file.sync(), round)
         with self._explained(path):
-            write_whole(path, checkpoints.pack(round, tensors, scalars, lines))
+            _write(path, checkpoints.pack(round, tensors, scalars, lines))
         self._saved = round
         with self._explained(path.parent):
             checkpoints.keep_newest(path.parent, self.keep)
 
     def latest(self) -> Checkpoint | None:
-        """The newest whole checkpoint, to which rounds.jsonl is cut back; None before the first."""
+        """Load the newest intact checkpoint and cut rounds.jsonl back to it; None if absent."""
         self._check(or_finished=True)
         folder = self.path / "checkpoints"
         with self._explained(folder):
-            checkpoint, lines, damaged = checkpoints.newest(folder)
+            checkpoint, lines, damaged = checkpoints.load_newest(folder)
         self._saved = checkpoint.round if checkpoint else None
         if not self.finished:
             with self._explained(folder):
                 for path in damaged:
                     os.replace(path, path.with_name(path.name + ".damaged"))
                 checkpoints.keep_newest(folder, self.keep)
-            with self._explained(self._lines.path):
-                self._lines.restore(lines)
+            with self._explained(self._rounds_file.path):
+                self._rounds_file.restore(lines)
         return checkpoint
 
     def finish(self, model: Mapping[str, "Tensor"], summary: Mapping[str, Any]) -> None:
-        """Save the model and then the summary: the run is complete."""
+        """Save the model and then the summary, which completes the run."""
         text = to_json(summary, indent=2)
         self._check()
-        with self._explained(self._lines.path):
-            self._lines.synced()
+        with self._explained(self._rounds_file.path):
+            self._rounds_file.sync()
         for name, data in (
             ("model.safetensors", checkpoints.pack_tensors(model, {})),
             ("summary.json", text),
         ):
             with self._explained(self.path / name):
-                write_whole(self.path / name, data)
+                _write(self.path / name, data)
 
     def _recover(self) -> None:
-        """Clear what a crash left, make what it left out, and go back to the newest checkpoint."""
-        leftovers = [self.path / (name + TEMPORARY) for name in FILES]
-        leftovers += (self.path / "checkpoints").glob("round-*.safetensors" + TEMPORARY)
+        """Repair what a crash left, and go back to the newest checkpoint."""
+        leftovers = [self.path / temporary_name(name) for name in FILES]
+        leftovers += (self.path / "checkpoints").glob(temporary_name("round-*.safetensors"))
         with self._explained(self.path):
             for path in leftovers:
                 path.unlink(missing_ok=True)
-            make_folder(self.path / "checkpoints")
+            make_folder_durably(self.path / "checkpoints")
         config = self.path / "config.toml"
         if not config.exists():
             with self._explained(config):
-                write_whole(config, read_run(self.path)["config"].encode())
+                _write(config, read_run_json(self.path)["config"].encode())
         if not self.finished:
             self.latest()
 
@@ -186,31 +222,43 @@ class RunFolder:
         if not self._lock.in_place():
             raise RunFolderError(
                 f"{self._lock.path} is not this run's any more: the folder was moved or deleted. "
-                f"{self._state()}; put it back, and {self._onward()}."
+                f"{self._saved_state()}; put it back, and {self._next_step()}."
             )
         if self.finished and not or_finished:
             raise RunFolderError(f"the run in {self.path} is complete: begin another elsewhere")
 
     def _explained(self, path: Path) -> AbstractContextManager[None]:
-        return explained(path, self._state(), self._onward())
+        return explained(path, self._saved_state(), self._next_step())
 
-    def _state(self) -> str:
+    def _saved_state(self) -> str:
         saved = self._saved
         return "No round is saved yet" if saved is None else f"The run is saved up to round {saved}"
 
-    def _onward(self) -> str:
+    def _next_step(self) -> str:
         return f"--resume goes on from {'round 0' if self._saved is None else 'there'}"
 
 
 def roll_back(path: str | PathLike[str], round: int) -> list[Path]:
-    """Have a run go on from the checkpoint after so many rounds; the files that are set aside.
+    """Make a run resume from an older checkpoint.
 
-    These are the newer checkpoints and, of a complete run, its end. Nothing is deleted.
+    Newer checkpoints and, of a complete run, the model and the summary are renamed to
+    ``*.undone``. Nothing is deleted.
+
+    Args:
+        path: The run folder.
+        round: The number of rounds after which the checkpoint was saved.
+
+    Returns:
+        The renamed files.
+
+    Raises:
+        RunFolderError: There is no such checkpoint, or it is damaged.
     """
-    read_run(Path(path))
+    read_run_json(Path(path))
     with RunFolder(Path(path)) as folder:
         saved = {
-            checkpoints.round_of(p): p for p in checkpoints.listed(folder.path / "checkpoints")
+            checkpoints.round_in_name(p): p
+            for p in checkpoints.list_files(folder.path / "checkpoints")
         }
         if round not in saved:
             known = ", ".join(map(str, sorted(saved))) or "none"
@@ -219,18 +267,18 @@ def roll_back(path: str | PathLike[str], round: int) -> list[Path]:
             )
         try:
             checkpoints.unpack(saved[round])
-        except checkpoints.DamagedError as error:
+        except DamagedError as error:
             raise RunFolderError(f"{saved[round]} is damaged: {error}. Take another") from None
-        undone = [found for number, found in saved.items() if number > round]
+        undone = [file for number, file in saved.items() if number > round]
         undone += [folder.path / name for name in FILES[-2:] if (folder.path / name).exists()]
-        aside = [_aside(found) for found in undone]
-        for found, new in zip(undone, aside, strict=True):
-            os.replace(found, new)
-        return aside
+        renamed = [_undone_name(file) for file in undone]
+        for file, new in zip(undone, renamed, strict=True):
+            os.replace(file, new)
+        return renamed
 
 
-def _aside(path: Path) -> Path:
-    """A free name for what is set aside, which may have happened before."""
+def _undone_name(path: Path) -> Path:
+    """Return a free name; the run may have been rolled back before."""
     names = (f"{path.name}.undone{number or ''}" for number in itertools.count())
     return next(new for name in names if not (new := path.with_name(name)).exists())
 
@@ -247,3 +295,8 @@ def _check_free(folder: Path) -> None:
             f"{folder} has files that a run would overwrite ({', '.join(taken)}): move them away, "
             "or use another folder"
         )
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that survives a power cut; a folder that was deleted is not made again."""
+    write_atomically(path, data, durable=True, make_folder=False)

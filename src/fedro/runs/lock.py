@@ -1,19 +1,19 @@
-"""At most one process writes a run folder."""
+"""The lock of a run folder: at most one process writes it."""
 
 import fcntl
 import os
 import weakref
 from pathlib import Path
 
-from fedro.runs.files import RunFolderError
-
-
-class InUseError(RunFolderError):
-    """A folder that another process writes."""
+from fedro.runs.errors import InUseError
 
 
 class Lock:
-    """The lock of a folder, taken when it is made; the system frees it when the process ends."""
+    """The lock of a folder, taken on construction; the system frees it when the process ends.
+
+    Raises:
+        InUseError: Another process holds the lock.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "lock"
@@ -37,16 +37,16 @@ class Lock:
         os.pwrite(self._file, f"{os.getpid():<10}\n".encode(), 0)  # one length: no space is needed
 
     def release(self) -> None:
-        """Let others in; a second call does nothing."""
+        """Free the lock; a second call does nothing."""
         self._close()
 
     @property
     def held(self) -> bool:
-        """Whether it has not been released."""
+        """Whether this object still holds the lock."""
         return self._close.alive
 
     def in_place(self) -> bool:
-        """Whether it is still the folder's: neither was moved, deleted or made anew."""
+        """Whether the file is still the folder's lock: nothing was moved, deleted or replaced."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._file))
         except OSError:
