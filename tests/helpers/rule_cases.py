@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oracle
-from fedro import rules
+from fedro.common.registry import Stage
 from fedro.rules import RULES, Rule, parse_rule
 
 FINAL = sorted(name for name, entry in RULES.items() if not entry.mixer)
@@ -54,7 +54,7 @@ SIZES = [(3, 1, 4), (7, 1, 5), (11, 2, 30), (9, 2, 300)]
 def make(text: str, b: int) -> Rule:
     """A rule with whatever options it needs."""
     if text in OPTIONS:
-        return Rule((rules.pipeline.Stage(text, OPTIONS[text]),), b)
+        return Rule((Stage(text, OPTIONS[text]),), b)
     return parse_rule(text, b=b)
 
 
@@ -62,8 +62,7 @@ def usable(text: str, n: int, b: int) -> bool:
     rule = make(text, b)
     if "original=True" in text:
         return n >= 2 * b + 3
-    needed = max((4 if entry.valid == "n ≥ 4b+3" else 2 for entry in rule.entries), default=2)
-    return n >= 4 * b + 3 if needed == 4 else n > 2 * b
+    return n > 2 * b and all(entry.valid(n, b) for entry in rule.entries)
 
 
 def reference_for(rule: Rule, x: np.ndarray) -> dict[str, Any]:

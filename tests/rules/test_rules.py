@@ -19,7 +19,7 @@ import fedro
 import oracle
 from fedro import kernels, rules
 from fedro.rules import RULES, Rule, parse_rule
-from fedro.rules.kappa import PROOFS, lower_bound
+from fedro.rules.kappa import lower_bound
 from fedro.rules.subsets import least_diameter, least_variance
 from rule_cases import (
     EVERY,
@@ -335,6 +335,7 @@ X = np.random.default_rng(1).standard_normal((7, 5))
         (lambda: parse_rule("nnm(b=1) | median(b=2)"), "one b for the whole pipeline"),
         (lambda: parse_rule("median(b=1)", b=2), "give one of the two"),
         (lambda: parse_rule(7), "a rule is a text"),
+        (lambda: parse_rule(rules.krum), "krum makes rules: call it, as in krum(b=…)"),
         (lambda: parse_rule("monna", b=1)(X), "needs reference"),
         (lambda: parse_rule("monna", b=1)(X, reference=np.ones(4)), "reference has shape (4,)"),
         (lambda: parse_rule("monna", b=1)(X, reference=np.full(5, np.nan)), "NaN"),
@@ -573,7 +574,6 @@ def test_a_rule_of_your_own_is_named_with_its_module(
     (tmp_path / "own_rule_module.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(RULES, "_entries", dict(RULES))
-    monkeypatch.setattr(PROOFS, "_entries", dict(PROOFS))
     rule = parse_rule("nnm | own_rule_module:own_trim", b=2)
     assert rule == parse_rule("nnm | own_rule_module:own_trim(b=2)") == parse_rule(str(rule))
     x = np.random.default_rng(0).standard_normal((9, 5))

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from fedro.common.registry import unknown
 
@@ -31,12 +31,14 @@ class Condition:
     text: str
     predicate: Callable[..., bool]
 
+    example: ClassVar[str] = "'above 0', lambda value: value > 0"
+
     def __post_init__(self) -> None:
         if not isinstance(self.text, str) or not self.text or not callable(self.predicate):
             kind = type(self).__name__
             raise TypeError(
                 f"{kind}({self.text!r}, {self.predicate!r}): give a text and a function, as in "
-                f"{kind}('above 0', lambda value: value > 0)"
+                f"{kind}({self.example})"
             )
 
     def __str__(self) -> str:

@@ -1,24 +1,69 @@
-"""Robust rules: a matrix of updates (n, d) in, one update (d,) out.
+"""Robust rules: they map a matrix of updates (n, d) to one update (d,).
 
     rule = parse_rule("nnm | trimmed_mean", b=11)      # or: nnm() | trimmed_mean(b=11)
     update = rule(updates)
 
-A new rule is one function with `@register(…)`: the parser, the command line and the tests find it.
+A new rule is one function with `@register(…)` above it. The parser, the command line, the
+documentation and the tests of all rules find it in the table `RULES`.
 """
 
-from collections.abc import Callable
+from fedro.common.options import (
+    ABOVE_ZERO,
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    PROPER_SHARE,
+    Range,
+    at_least,
+)
+from fedro.rules.center import centered_clipping, fltrust, geometric_median
+from fedro.rules.coordinate import meamed, mean, median, norm_clip, trimmed_mean
+from fedro.rules.mixers import arc, bucketing, clip, clip_step, nnm
+from fedro.rules.registration import RuleFactory, register
+from fedro.rules.rows import Rows
+from fedro.rules.rule import Kappa, Rule, parse_rule
+from fedro.rules.selection import bulyan, krum, mda, monna, multi_krum, mva, smea
+from fedro.rules.spectral import caf, dnc
+from fedro.rules.table import ANY, BULYAN_SIZE, MAJORITY, RULES, RuleEntry, Validity
 
-from fedro.rules import center, coordinate, mixers, selection, spectral
-from fedro.rules.pipeline import Kappa, Rule, factory, parse_rule
-from fedro.rules.table import RULES, Entry, register
-
-__all__ = ["RULES", "Entry", "Kappa", "Rule", "parse_rule", "register", *RULES]
-
-_MODULES = (center, coordinate, mixers, selection, spectral)  # importing them fills the table
-
-
-def __getattr__(name: str) -> Callable[..., Rule]:
-    """``fedro.rules.krum(b=2)`` makes a rule of one stage, for every name in the table."""
-    if name in RULES:
-        return factory(RULES[name])
-    raise AttributeError(f"module 'fedro.rules' has no attribute {name!r}")
+__all__ = [
+    "ABOVE_ZERO",
+    "ANY",
+    "AT_LEAST_ONE",
+    "AT_LEAST_ZERO",
+    "BULYAN_SIZE",
+    "MAJORITY",
+    "PROPER_SHARE",
+    "RULES",
+    "Kappa",
+    "Range",
+    "Rows",
+    "Rule",
+    "RuleEntry",
+    "RuleFactory",
+    "Validity",
+    "arc",
+    "at_least",
+    "bucketing",
+    "bulyan",
+    "caf",
+    "centered_clipping",
+    "clip",
+    "clip_step",
+    "dnc",
+    "fltrust",
+    "geometric_median",
+    "krum",
+    "mda",
+    "meamed",
+    "mean",
+    "median",
+    "monna",
+    "multi_krum",
+    "mva",
+    "nnm",
+    "norm_clip",
+    "parse_rule",
+    "register",
+    "smea",
+    "trimmed_mean",
+]

@@ -1,87 +1,109 @@
-"""Rules that look for a center: weights that depend on the distances to it."""
+"""Rules that look for a center, with weights that depend on the distances to it."""
 
 import math
 from typing import Any
 
 import numpy as np
 
+from fedro.common.options import ABOVE_ZERO, AT_LEAST_ONE, Range
+from fedro.rules import kappa
+from fedro.rules.registration import register
 from fedro.rules.rows import Floats, Rows
-from fedro.rules.selection import one
-from fedro.rules.table import register
+from fedro.rules.selection import weight_on
+from fedro.rules.table import ANY
 
 
 @register(
     cost="n²d",
     source="Pillutla et al. 2022",
     weighted=True,
-    allowed={"tolerance": "above 0, at most 0.001"},
+    ranges={"tolerance": Range("above 0, at most 0.001", lambda value: 0 < value <= 1e-3)},
+    kappa=kappa.geometric_median,
+    kappa_source="Allouah et al. 2023",
 )
 def geometric_median(rows: Rows, *, tolerance: float = 1e-10) -> Any:
-    """The point with the least sum of distances to the rows, to a gradient below `tolerance`."""
+    """The point with the least sum of distances to the rows, to a gradient below `tolerance`.
+
+    A minimizes Σ ‖x_i − A‖. Weiszfeld's iteration runs on the n² distances between the rows, so the
+    data are read twice, however many steps it takes.
+
+    Args:
+        tolerance: The iteration stops when the gradient is shorter than this.
+
+    Example:
+        >>> geometric_median(b=1)(np.array([[1.0], [2.0], [1e9]]))
+        array([2.])
+    """
     sq, sizes = rows.sq, rows.mean_of(np.arange(rows.n))
     at = optimal_row(sq, sizes)
     if at is not None:
-        return rows.combine(one(at, rows.n))
+        return rows.combine(weight_on(at, rows.n))
     weights = weiszfeld(sq, sizes, tolerance)
     if not trustworthy(sq, weights):
-        weights = pulls(rows.sq_to(weights), sizes)  # one true step on the data
+        weights = weiszfeld_weights(rows.sq_to(weights), sizes)  # one true step on the data
     return rows.combine(weights)
 
 
 def gaps_to(sq: Floats, weights: Floats) -> Floats:
-    """‖x_i − z‖² of the point z = Σ weights_i·x_i, from ‖x_i − x_j‖²."""
+    """Return ‖x_i − z‖² of the point z = Σ weights_i·x_i, from ‖x_i − x_j‖²."""
     return np.asarray(np.maximum(sq @ weights - 0.5 * (weights @ sq @ weights), 0.0))
 
 
 def trustworthy(sq: Floats, weights: Floats) -> bool:
-    """Is what `gaps_to` subtracts of the size of what is left?
+    """Return whether `gaps_to` subtracts numbers no larger than a few times its result.
 
-    Distances have float32's relative error; a row far off with a small weight blows that up.
+    Distances have float32's relative error, which cancellation magnifies: a far row with a small
+    weight does that.
     """
     return bool((sq @ weights <= 8.0 * gaps_to(sq, weights)).all())
 
 
 def optimal_row(sq: Floats, sizes: Floats) -> int | None:
-    """A row that is the geometric median: the others pull at it with no more than its own weight.
+    """Return a row that is the geometric median itself, or None.
 
-    ‖Σ s_i·u_i‖ ≤ Σ of the sizes at this row, u_i the unit vectors to the other rows.
+    Row k is, if ‖Σ s_i·u_i‖ ≤ the sum of the sizes at this row, where u_i are the unit vectors to
+    the rows elsewhere and s_i their sizes.
     """
     for k in np.argsort(np.sqrt(sq) @ sizes)[:2]:
         away = sq[k] > 0
-        if pull(sq[np.ix_(away, away)], sq[k, away], sizes[away]) <= sizes[~away].sum():
+        if gradient_norm(sq[np.ix_(away, away)], sq[k, away], sizes[away]) <= sizes[~away].sum():
             return int(k)
     return None
 
 
-def pull(sq: Floats, gaps: Floats, sizes: Floats) -> float:
-    """‖Σ s_i·(x_i − z)/‖x_i − z‖‖ from ‖x_i − z‖² and ‖x_i − x_j‖²."""
+def gradient_norm(sq: Floats, gaps: Floats, sizes: Floats) -> float:
+    """Return ‖Σ s_i·(x_i − z)/‖x_i − z‖‖, the length of the gradient at a point z.
+
+    `sq` holds ‖x_i − x_j‖², `gaps` holds ‖x_i − z‖².
+    """
     strength = sizes / np.sqrt(gaps)
     products = 0.5 * (gaps[:, None] + gaps[None, :] - sq)
     return math.sqrt(max(0.0, float(strength @ products @ strength)))
 
 
-def pulls(gaps: Floats, sizes: Floats) -> Floats:
-    """Weiszfeld's weights s_i/‖x_i − z‖, normalized."""
+def weiszfeld_weights(gaps: Floats, sizes: Floats) -> Floats:
+    """Return Weiszfeld's weights s_i/‖x_i − z‖, normalized."""
     if (gaps == 0).any():
         return np.asarray(np.where(gaps == 0, sizes, 0.0) / sizes[gaps == 0].sum())
     weights = sizes / np.sqrt(gaps)
     return np.asarray(weights / weights.sum())
 
 
-def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, most: int = 5000) -> Floats:
-    """The weights of the geometric median, found in n² numbers without a look at the data.
+def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, max_steps: int = 5000) -> Floats:
+    """Return the weights of the geometric median, from the n² distances alone.
 
-    Near a row that is almost optimal steps get tiny; it ends when a hundred of them bring nothing.
-    One product with the distances is a step: it tells the pull at this point and the next gaps.
+    Near a row that is almost optimal, steps get tiny: the iteration ends when a hundred of them
+    improve the gradient by less than 1%. One product with the distances makes a step: it gives the
+    gradient at this point and the distances to the next one.
     """
     weights, reached, before = sizes, sq @ sizes, np.inf
-    for step in range(most):
+    for step in range(max_steps):
         gaps = np.maximum(reached - 0.5 * (weights @ reached), 0.0)
         if not gaps.all():
             break
         strength = sizes / np.sqrt(gaps)
         total, reached = strength.sum(), sq @ strength
-        gradient_sq = total * (strength @ gaps) - 0.5 * (strength @ reached)  # `pull` squared
+        gradient_sq = total * (strength @ gaps) - 0.5 * (strength @ reached)  # squared length
         if gradient_sq <= tolerance**2:
             break
         if step % 100 == 0:
@@ -93,15 +115,27 @@ def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, most: int = 5000) -> 
 
 
 @register(
-    valid="any b",
+    valid=ANY,
     cost="nd per step",
     source="Karimireddy et al. 2021",
     weighted=True,
     reference="optional",
-    allowed={"tau": "above 0", "iterations": "at least 1"},
+    ranges={"tau": ABOVE_ZERO, "iterations": AT_LEAST_ONE},
 )
 def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> Any:
-    """From the reference (zero if none) move by the mean of the differences, cut to length tau."""
+    """From the reference (zero if none) move by the mean of the differences, cut to length tau.
+
+    v ← v + (1/n)·Σ (x_i − v)·min(1, tau/‖x_i − v‖), repeated. In a run, the reference is the
+    aggregate of the round before.
+
+    Args:
+        tau: Largest length of a difference.
+        iterations: Number of repetitions.
+
+    Example:
+        >>> centered_clipping(tau=1.0, iterations=1)(np.array([[0.5], [0.5], [1e9], [0.0]]))
+        array([0.5])
+    """
     sizes = rows.mean_of(np.arange(rows.n))
     weights, gaps = np.zeros(rows.n), rows.reference_sq  # center = Σ w_i·x_i + (1−Σw)·reference
     for step in range(iterations):
@@ -112,11 +146,19 @@ def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> 
     return rows.combine(weights, 1 - weights.sum())
 
 
-@register(valid="any b", cost="nd", source="Cao et al. 2021", reference="needed")
+@register(valid=ANY, cost="nd", source="Cao et al. 2021", reference="needed")
 def fltrust(rows: Rows) -> Any:
-    """Rows cut to the length of a trusted reference, weighted by their positive cosine with it."""
+    """Rows cut to the length of a trusted reference, weighted by their positive cosine with it.
+
+    A = Σ t_i·(‖r‖/‖x_i‖)·x_i / Σ t_i, where r is the reference and t_i = max(0, cos(x_i, r)). Rows
+    of length zero get no weight; without any weight A is zero.
+
+    Example:
+        >>> fltrust()(np.array([[1.0], [2.0], [-1e9]]), reference=np.array([2.0]))
+        array([2.])
+    """
     lengths = rows.norms * rows.reference_norm
-    known = lengths > 0  # a row of length zero has no direction, and no trust
+    known = lengths > 0  # a row of length zero has no direction, so it gets no weight
     trust = np.zeros(rows.n)
     trust[known] = np.clip(rows.reference_dot[known] / lengths[known], 0.0, 1.0)
     if trust.sum() == 0:

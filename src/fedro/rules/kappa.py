@@ -1,30 +1,18 @@
-"""κ, the robustness coefficient that is proved for each rule, and where the proof is.
+"""Formulas of κ, the robustness coefficient that is proved for a rule.
 
-A rule A is (n, b, κ)-robust when, for every n inputs and every n−b of them, S,
+A rule A is (n, b, κ)-robust if for every n inputs and every set S of n−b of them
 ‖A − mean(S)‖² ≤ κ · (1/|S|)·Σ_S ‖x − mean(S)‖². No rule has κ below r = b/(n−2b).
-"own" marks a proof of this project (docs/paper-notes.md), attacked numerically by the tests.
+
+`@register(kappa=…, kappa_source=…)` attaches a formula to its rule. The source "own" marks a proof
+of this project (docs/paper-notes.md), which the tests attack numerically. The first line of each
+docstring is the formula as the table of rules shows it.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-from fedro.common.registry import Stage, Table, parse_stages
-
-
-class Coefficient(NamedTuple):
-    """How κ follows from n and b (and, for a mixer, from the κ of what comes after it)."""
-
-    kappa: Callable[..., float]
-    source: str
-    mixer: bool = False
-
-
-PROOFS: Table[Coefficient] = Table("rule, among those with a proved κ,")
 
 
 def lower_bound(n: int, b: int) -> float:
-    """r = b/(n−2b): no rule does better (Allouah et al. 2023)."""
+    """Return r = b/(n−2b), the least κ that any rule can have (Allouah et al. 2023)."""
     return b / (n - 2 * b)
 
 
@@ -39,7 +27,7 @@ def median(n: int, b: int) -> float:
 
 
 def mean(n: int, b: int) -> float:
-    """0 without bad inputs, unbounded with a single one."""
+    """0 without Byzantine inputs, unbounded with a single one."""
     return math.inf if b else 0.0
 
 
@@ -76,43 +64,3 @@ def nnm(n: int, b: int, inner: float) -> float:
 def arc(n: int, b: int, inner: float) -> float:
     """κ+2r."""
     return inner + 2 * lower_bound(n, b)
-
-
-PROOFS["mean"] = Coefficient(mean, "trivial")
-PROOFS["trimmed_mean"] = Coefficient(trimmed_mean, "own")
-PROOFS["median"] = Coefficient(median, "own")
-PROOFS["geometric_median"] = Coefficient(geometric_median, "Allouah et al. 2023")
-PROOFS["krum"] = Coefficient(krum, "Allouah et al. 2023")
-PROOFS["mda"] = Coefficient(mda, "own")
-PROOFS["mva"] = Coefficient(mva, "own")
-PROOFS["meamed"] = Coefficient(meamed, "own")
-PROOFS["nnm"] = Coefficient(nnm, "Allouah et al. 2023", mixer=True)
-PROOFS["arc"] = Coefficient(arc, "Allouah et al. 2025", mixer=True)
-
-
-def pipeline_kappa(rule: str | Sequence[Stage]) -> Callable[[int, int], float]:
-    """κ(n, b) of a rule like ``"nnm | trimmed_mean"``: from right to left."""
-    *mixers, last = parse_stages(rule) if isinstance(rule, str) else rule
-    entries = [_entry(stage, mixer=True) for stage in mixers]
-    final = _entry(last, mixer=False)
-
-    def kappa(n: int, b: int) -> float:
-        value = final.kappa(n, b)
-        for entry in reversed(entries):
-            value = entry.kappa(n, b, value)
-        return value
-
-    return kappa
-
-
-def _entry(stage: Stage, *, mixer: bool) -> Coefficient:
-    entry, options = PROOFS[stage.name], stage.options.keys() - {"b"}
-    if options:
-        raise ValueError(
-            f"no κ is proved for {stage.name} with {', '.join(sorted(options))} set: leave it out, "
-            "or plan with max_fraction and another rule's κ"
-        )
-    if entry.mixer != mixer:
-        place = "comes before a rule, as in 'nnm | trimmed_mean'" if entry.mixer else "comes last"
-        raise ValueError(f"{stage.name} {place}")
-    return entry

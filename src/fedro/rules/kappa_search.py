@@ -1,8 +1,8 @@
-"""An adversary for rules: how large a κ can inputs be found for?
+"""An adversary for rules: it searches for the inputs for which a rule errs most.
 
-For S the first n−b rows (any other S is a permutation), climb ‖A(x) − mean(S)‖²/var(S) over the
-inputs x. What is found is a lower bound on the rule's true κ: above a proved one, the proof or the
-program is wrong.
+Let S be the first n−b rows (any other S is a permutation). The search maximizes the ratio
+‖A(x) − mean(S)‖²/var(S) over the inputs x by hill climbing. The result is a lower bound on the
+rule's true κ. If it is above a proved κ, the proof or the program is wrong.
 """
 
 import time
@@ -15,23 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedro.common.checks import count, number
-from fedro.rules import Rule
+from fedro.rules import Rule, parse_rule
 
 Floats = NDArray[np.float64]
-ROUNDING = 1e-6  # of the longest honest row: what a rule's own arithmetic may be off
+ROUNDING = 1e-6  # error of a rule's own arithmetic, in units of the largest honest value
+FAILURES_BEFORE_STOP = 60  # changes in a row that do not help, after which a climb ends
 
 
 @dataclass(frozen=True)
-class Found:
-    """The worst case an adversarial search came upon."""
+class WorstCase:
+    """The worst inputs that `search_kappa` came upon."""
 
-    kappa: float
-    updates: Floats = field(repr=False)  # (n, d); the last b rows are the bad ones
-    evaluations: int
+    kappa: float  # the largest ratio: a lower bound on the rule's true κ
+    updates: Floats = field(repr=False)  # the inputs (n, d); the last b rows are the Byzantine ones
+    evaluations: int  # number of inputs that were tried
+
+
+Found = WorstCase  # an alias, so that programs that use `fedro.Found` keep working
 
 
 def search_kappa(
-    rule: Callable[[Any], Any],
+    rule: str | Rule | Callable[[Any], Any],
     n: int,
     b: int,
     *,
@@ -40,19 +44,40 @@ def search_kappa(
     seed: int = 0,
     enough: float = np.inf,
     progress: Callable[[float, float], None] | None = None,
-) -> Found:
-    """The largest ‖A − mean(S)‖²/var(S) that a hill climb finds for `rule`, any callable.
+) -> WorstCase:
+    """Search for the inputs for which a rule errs most, as a lower bound on its κ.
 
-    Stops after `seconds`, or once the ratio is above `enough`; `progress` is told the share of the
-    time that is used and the best ratio so far.
+    Args:
+        rule: A rule, its text like ``"nnm | trimmed_mean"``, or any function that maps a matrix
+            (n, d) to a vector (d,).
+        n: Number of rows.
+        b: Number of Byzantine rows among them, less than half. It replaces the rule's own b.
+        seconds: Time for the search.
+        dimension: Number of columns d.
+        seed: Seed of the search.
+        enough: Stop as soon as the ratio is above this.
+        progress: Called with the share of the time that is used and the largest ratio so far.
+
+    Returns:
+        The largest ratio ‖A(x) − mean(S)‖²/var(S) and the inputs x that attain it.
+
+    Raises:
+        ValueError: An argument is out of its range, or the text is not a rule.
+
+    Example:
+        >>> worst = search_kappa("mean", n=5, b=1, seconds=5, enough=100.0)
+        >>> worst.kappa > 100, worst.updates.shape
+        (True, (5, 2))
     """
     n, b = count("n", n, 1, 10_000), count("b", b, 0)
     if 2 * b >= n:
         raise ValueError(f"b={b} of n={n} rows: needs 2b < n")
     number("seconds", seconds, "0 < seconds", lambda x: x > 0)
     dimension = count("dimension", dimension, 1)
+    if isinstance(rule, str | Rule):
+        rule = partial(parse_rule(rule), b=b)
     climb = _Climb(rule, n, b, np.random.default_rng(count("seed", seed, 0)))
-    climb.ratio(np.eye(n, dimension))  # a first call may import and compile: that is not searching
+    climb.ratio(np.eye(n, dimension))  # the first call may import and compile, which is not counted
     start = time.monotonic()
     for _ in climb.steps(dimension):
         used = (time.monotonic() - start) / seconds
@@ -60,21 +85,20 @@ def search_kappa(
             progress(min(1.0, used), climb.best)
         if used >= 1 or climb.best > enough:
             break
-    return Found(climb.best, climb.worst, climb.evaluations)
+    return WorstCase(climb.best, climb.worst, climb.evaluations)
 
 
 class _Climb:
-    """One search: the best inputs so far, and how to look for better ones."""
+    """One search: the worst inputs so far, and how to change them."""
 
     def __init__(
         self, rule: Callable[[Any], Any], n: int, b: int, rng: np.random.Generator
     ) -> None:
-        self.rule: Callable[[Any], Any] = partial(rule, b=b) if isinstance(rule, Rule) else rule
-        self.n, self.b, self.rng = n, b, rng
+        self.rule, self.n, self.b, self.rng = rule, n, b, rng
         self.best, self.worst, self.evaluations = 0.0, np.zeros((n, 1)), 0
 
     def steps(self, dimension: int) -> Iterator[None]:
-        """All the starts, then climbs from the best of them and from new ones, for ever."""
+        """Try all starting points, then climb from one of the best of them, again and again."""
         pool = []
         for x in self.starts(dimension):
             pool.append((self.ratio(x), x))
@@ -88,10 +112,10 @@ class _Climb:
             pool[rank] = (value, x)
             pool.sort(key=lambda pair: -pair[0])
 
-    def climb(self, value: float, x: Floats, patience: int = 60) -> Iterator[tuple[float, Floats]]:
-        """Keep every change that helps, until none of the last few did."""
+    def climb(self, value: float, x: Floats) -> Iterator[tuple[float, Floats]]:
+        """Change x and keep what helps, until FAILURES_BEFORE_STOP changes in a row did not."""
         failures = 0
-        while failures < patience:
+        while failures < FAILURES_BEFORE_STOP:
             y = self.other_subset(x) if failures % 20 == 19 else self.changed(x)
             other = self.ratio(y)
             better = other > value
@@ -100,7 +124,7 @@ class _Climb:
             yield value, x
 
     def ratio(self, x: Floats) -> float:
-        """‖A(x) − mean(S)‖²/var(S), less what rounding explains; Inf where x holds too much."""
+        """Return ‖A(x) − mean(S)‖²/var(S) without rounding errors; Inf if A(x) is not finite."""
         self.evaluations += 1
         honest = x[: self.n - self.b]
         center = honest.mean(axis=0)
@@ -117,7 +141,7 @@ class _Climb:
         return value
 
     def starts(self, d: int) -> Iterator[Floats]:
-        """Inputs that are bad for some rule: two clusters, far rows, clouds."""
+        """Yield inputs that are hard for some rule: two clusters, far rows, clouds."""
         n, b, rng = self.n, self.b, self.rng
         honest = n - b
         for ones in {b, max(1, b // 2), honest // 2, 1} & set(range(1, honest + 1)):
@@ -132,12 +156,12 @@ class _Climb:
             yield x + 10.0
 
     def changed(self, x: Floats) -> Floats:
-        """A copy with some rows moved, copied or pulled together."""
+        """Return a copy with some rows moved, copied or pulled together."""
         y, rng = x.copy(), self.rng
         size = 10.0 ** rng.uniform(-4, 0.7) * (np.std(y[: self.n - self.b]) or 1.0)
         kind = rng.integers(5)
         rows = rng.choice(self.n, size=rng.integers(1, 4), replace=True)
-        if kind == 0:  # all bad rows move together
+        if kind == 0:  # all Byzantine rows move together
             y[self.n - self.b :] += size * rng.standard_normal(x.shape[1])
         elif kind == 1:
             y[rows] += size * rng.standard_normal(x.shape[1])
@@ -151,7 +175,7 @@ class _Climb:
         return y
 
     def other_subset(self, x: Floats) -> Floats:
-        """The same rows in another order, so that other ones are the honest ones."""
+        """Return the same rows in another order, so that other ones count as honest."""
         output = np.asarray(self.rule(x.copy()), dtype=np.float64)
         direction = output - x.mean(axis=0)
         if self.rng.random() < 0.5:

@@ -1,14 +1,15 @@
-"""Rules that look for the direction in which the rows vary most."""
+"""Rules that look for outliers along the direction in which the rows vary most."""
 
 from typing import Any
 
 import numpy as np
 
+from fedro.common.options import AT_LEAST_ONE, AT_LEAST_ZERO
+from fedro.rules.registration import register
 from fedro.rules.rows import Floats, Rows
 from fedro.rules.selection import smallest
-from fedro.rules.table import register
 
-TIE = 1e-9  # deviations that differ by less are equal: copies of a row stay or go together
+RELATIVE_TIE = 1e-9  # closer deviations count as equal: copies of a row stay or go together
 
 
 def gram(sq: Floats, weights: Floats) -> Floats:
@@ -31,8 +32,17 @@ def top_direction(products: Floats, weights: Floats) -> tuple[float, Floats]:
 def caf(rows: Rows) -> Any:
     """Takes weight from rows that stick out along the top eigenvector; the mean that had least λ.
 
-    The largest deviation is taken among rows that have weight left, so each step removes one, and
-    its copies: over all rows, as published, a far row without weight makes the steps unbounded.
+    "Covariance-bound agnostic filter": each step multiplies each row's weight by
+    1 − deviation/largest deviation along the top eigenvector of the weighted covariance, until at
+    most n−2b of the weight is left. The result is the weighted mean of the step whose largest
+    eigenvalue λ was least.
+
+    The largest deviation is taken among rows that have weight left, so each step removes a row and
+    its copies. Over all rows, as published, a far row without weight makes the steps unbounded.
+
+    Example:
+        >>> caf(b=1)(np.array([[1.0], [2.0], [3.0], [1e5]]))
+        array([2.])
     """
     left, least = np.ones(rows.n), np.inf
     best = left / rows.n
@@ -45,7 +55,9 @@ def caf(rows: Rows) -> Any:
         if largest == 0:
             break
         left = left * np.maximum(0.0, 1 - deviations / largest)
-        left[deviations >= (1 - TIE) * largest] = 0.0  # not what rounding leaves of one of them
+        left[deviations >= (1 - RELATIVE_TIE) * largest] = (
+            0.0  # not what rounding leaves of one of them
+        )
     return rows.combine(best)
 
 
@@ -53,10 +65,23 @@ def caf(rows: Rows) -> Any:
     cost="nd",
     source="Shejwalkar and Houmansadr 2021",
     weighted=True,
-    allowed={"iterations": "at least 1", "columns": "at least 1", "c": "at least 0"},
+    ranges={"iterations": AT_LEAST_ONE, "columns": AT_LEAST_ONE, "c": AT_LEAST_ZERO},
 )
 def dnc(rows: Rows, *, iterations: int = 1, columns: int = 10_000, c: float = 1.0) -> Any:
-    """Drops the ⌊c·b⌋ rows that stick out most on random columns, `iterations` times."""
+    """Drops the ⌊c·b⌋ rows that stick out most on random columns, `iterations` times.
+
+    "Divide and conquer": a row's outlier score is its squared deviation from the mean along the top
+    singular vector of the sampled columns. Rows that survive every iteration are averaged.
+
+    Args:
+        iterations: Number of samples of columns.
+        columns: Number of columns in a sample; all, if there are fewer.
+        c: Rows to drop per iteration, in units of b.
+
+    Example:
+        >>> dnc(b=1)(np.array([[1.0], [2.0], [3.0], [1e5]]))
+        array([2.])
+    """
     keep, drop = np.ones(rows.n, dtype=bool), int(c * rows.b)
     if drop >= rows.n:
         raise ValueError(f"dnc(c={c}) with b={rows.b}: would drop all {rows.n} rows")

@@ -1,95 +1,117 @@
-"""The table of rules and mixers: the parser, the command line, the docs and the tests read it."""
+"""The table of rules and mixers, from which the parser, the command line and the docs read."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedro.common.registry import Table, check_options, options_of
-from fedro.rules.kappa import PROOFS, Coefficient
+from fedro.common.options import Condition, Options
+from fedro.common.registry import Table
+from fedro.common.text import markdown_table
 
-VALID: dict[str, Callable[[int, int], bool]] = {
-    "2b < n": lambda n, b: 2 * b < n,
-    "n ≥ 4b+3": lambda n, b: n >= 4 * b + 3,
-    "any b": lambda n, b: b < n,
-}
-ALLOWED: dict[str, Callable[[float], bool]] = {
-    "above 0": lambda value: value > 0,
-    "above 0, at most 0.001": lambda value: 0 < value <= 1e-3,
-    "at least 0": lambda value: value >= 0,
-    "at least 1": lambda value: value >= 1,
-}
+if TYPE_CHECKING:
+    from rich.text import Text
+
 Reference = Literal["no", "optional", "needed"]
 
 
+class Validity(Condition):
+    """For which numbers of rows n and of Byzantine rows b a rule may be used.
+
+    Args:
+        text: The condition as error messages and tables show it.
+        predicate: ``predicate(n, b)`` returns whether the rule may be used.
+
+    Example:
+        >>> Validity("3b < n", lambda n, b: 3 * b < n)(10, 3)
+        True
+    """
+
+    example: ClassVar[str] = "'3b < n', lambda n, b: 3 * b < n"
+
+    def __call__(self, n: int, b: int) -> bool:
+        """Return whether a rule may be used with n rows of which b may be Byzantine."""
+        return bool(self.predicate(n, b))
+
+
+MAJORITY = Validity("2b < n", lambda n, b: 2 * b < n)
+BULYAN_SIZE = Validity("n ≥ 4b+3", lambda n, b: n >= 4 * b + 3)
+ANY = Validity("any b", lambda n, b: b < n)
+
+
 @dataclass(frozen=True)
-class Entry:
-    """One rule or mixer: what it does, when it may be used, what is proved about it."""
+class RuleEntry:
+    """What the table knows about one rule or mixer."""
 
     name: str
-    function: Callable[..., Any]
-    mixer: bool
-    valid: str
-    cost: str
-    source: str
-    weighted: bool
-    reference: Reference
-    allowed: Mapping[str, str]  # values of options: a key of ALLOWED for each
+    function: Callable[..., Any]  # (rows, *, options) -> the aggregate, or rows if it is a mixer
+    options: Options
+    mixer: bool = False
+    valid: Validity = MAJORITY
+    cost: str = ""
+    source: str = ""  # the publication
+    weighted: bool = False  # takes data-set sizes as weights
+    reference: Reference = "no"  # whether it compares rows with a trusted vector
+    kappa: Callable[..., float] | None = None  # (n, b), and for a mixer the κ of what follows it
+    kappa_source: str = ""
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """The first line of the documentation."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     @property
-    def proof(self) -> Coefficient | None:
-        """Its proved κ, if there is one."""
-        return PROOFS.get(self.name)
+    def kappa_text(self) -> str:
+        """The formula of κ and the source of its proof."""
+        if self.kappa is None:
+            return "none proved"
+        formula = (self.kappa.__doc__ or "proved").partition("\n")[0].rstrip(".")
+        return f"{formula} [{self.kappa_source}]"
 
     @property
-    def options(self) -> dict[str, inspect.Parameter]:
-        """What can be set, by name."""
-        return options_of(self.function)
+    def path(self) -> str:
+        """The name with which `parse_rule` finds it, such as "krum" or "my_module:medoid"."""
+        module = self.function.__module__
+        importable = module != "__main__" and not module.startswith("fedro.")
+        return f"{module}:{self.name}" if importable else self.name
 
-    def check_options(self, given: dict[str, Any]) -> None:
-        """Raise unless every option is known, of its type, and none is missing."""
-        check_options(self.name, self.function, given, also=["b"])
-        for option, text in self.allowed.items():
-            value = given.get(option)
-            if value is not None and not ALLOWED[text](value):
-                raise ValueError(f"{self.name}({option}={value}): {option} must be {text}")
+    def check_options(self, given: Mapping[str, Any]) -> None:
+        """Raise ValueError unless the options are known and allowed, and none is missing."""
+        self.options.check(given)
 
     def check(self, n: int, b: int) -> None:
-        """Raise unless this rule may be used with n rows of which b may be bad."""
-        if not VALID[self.valid](n, b):
+        """Raise ValueError unless the rule may be used with n rows of which b may be Byzantine."""
+        if not self.valid(n, b):
             raise ValueError(f"{self.name} with n={n} rows and b={b}: needs {self.valid}")
 
 
-RULES: Table[Entry] = Table("rule")
+RULES: Table[RuleEntry] = Table("rule")
+
+HEADER = ("name", "what it does", "valid for", "κ", "cost", "reference")
 
 
-def register(
-    *,
-    mixer: bool = False,
-    valid: str = "2b < n",
-    cost: str = "",
-    source: str = "",
-    weighted: bool = False,
-    reference: Reference = "no",
-    allowed: Mapping[str, str] | None = None,
-    kappa: Callable[..., float] | None = None,
-    kappa_source: str = "",
-) -> Callable[[Callable[..., Any]], Entry]:
-    """Put a function into the table under its own name, with κ(n, b) if one is proved."""
+def _cells() -> Iterator[tuple[str, ...]]:
+    """A line of the printed table for each mixer, then for each rule."""
+    for entry in sorted(RULES.values(), key=lambda entry: not entry.mixer):
+        valid = f"{entry.valid}{', trusted reference' if entry.reference == 'needed' else ''}"
+        name = f"{entry.name}{entry.options}{' |' if entry.mixer else ''}"
+        yield name, entry.summary, valid, entry.kappa_text, entry.cost, entry.source
 
-    def enter(function: Callable[..., Any]) -> Entry:
-        name = function.__name__
-        entry = Entry(
-            name, function, mixer, valid, cost, source, weighted, reference, allowed or {}
-        )
-        RULES[name] = entry
-        if kappa is not None:
-            PROOFS[name] = Coefficient(kappa, kappa_source, mixer)
-        return entry
 
-    return enter
+def as_text() -> "Text":
+    """Return the table for the terminal, three lines for each entry."""
+    from rich.text import Text
+
+    text = Text(
+        "Mixers (name |) come before a rule. r = b/(n−2b), the least κ any rule can have.\n"
+    )
+    for name, summary, valid, kappa, cost, source in _cells():
+        text.append(f"\n{name}", style="bold")
+        text.append(f"\n  {summary}" + (f" ({source})" if source else ""))
+        text.append(f"\n  {valid}; κ: {kappa}; cost {cost}\n", style="dim")
+    return text
+
+
+def as_markdown() -> str:
+    """Return the table for documents."""
+    return markdown_table(HEADER, _cells())
