@@ -9,7 +9,7 @@ from fedro.data import spread
 from fedro.planning import theory
 from fedro.simulation.experiment import Experiment
 from fedro.simulation.loop import run
-from fedro.simulation.setup import prepare
+from fedro.simulation.preparation import prepare
 
 ATTACKS = ("sign_flip", "foe(tau=2.0)", "alie(z=1.5)", "mimic")
 

@@ -19,7 +19,8 @@ from fedro.models import build
 from fedro.server import State, sample
 from fedro.simulation.experiment import Experiment
 from fedro.simulation.round import jobs, simulate_round
-from fedro.simulation.setup import draw_batches, prepare
+from fedro.simulation.preparation import prepare
+from fedro.simulation.setup import draw_batches
 
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 FEMNIST = Experiment(
@@ -103,7 +104,7 @@ def compare(name, experiment, rounds, plain_rounds):
         state = simulate_round(setup, engine, State(0, setup.flat.vector.clone())).state  # warm
         for number in range(1, rounds + 1):
             bare, model = bare_jobs(setup, number), state.model
-            with clock(taken["round"]), engine.working():
+            with clock(taken["round"]), engine.threads():
                 state = simulate_round(setup, engine, state).state
             with clock(taken["steps"]):
                 engine.train(model, bare, experiment.lr(number))

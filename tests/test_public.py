@@ -35,9 +35,9 @@ MODULES = [
 ]
 ON_FLOWER = (
     "fedro.flower.",
-    "fedro.simulation.engines.flower",
-    "fedro.simulation.engines.node",
-    "fedro.simulation.engines.simulation",
+    "fedro.simulation.engines.flower_engine",
+    "fedro.simulation.engines.flower_node",
+    "fedro.simulation.engines.flower_simulation",
 )
 
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from fedro.data import Examples, Federation, make_federation
     from fedro.planning import Outlook, Plan, plan
     from fedro.rules import RULES, Rule, parse_rule
-    from fedro.rules.kappa_search import Found, search_kappa
+    from fedro.rules.kappa_search import Found, WorstCase, search_kappa
     from fedro.server import Round
     from fedro.simulation.experiment import Experiment, read_experiment
     from fedro.simulation.loop import run
+    from fedro.simulation.preparation import prepare
     from fedro.simulation.recording import run_into
-    from fedro.simulation.setup import prepare
     from fedro.simulation.sweeps import read_sweep, sweep
 
 __version__ = "0.1.0"
@@ -35,11 +35,12 @@ _HOME = {
     "Plan": "planning",
     "Round": "server",
     "Rule": "rules",
+    "WorstCase": "rules.kappa_search",
     "make_federation": "data",
     "parse_attack": "attacks",
     "parse_rule": "rules",
     "plan": "planning",
-    "prepare": "simulation.setup",
+    "prepare": "simulation.preparation",
     "read_experiment": "simulation.experiment",
     "read_sweep": "simulation.sweeps",
     "run": "simulation.loop",
@@ -59,6 +60,7 @@ __all__ = [
     "Plan",
     "Round",
     "Rule",
+    "WorstCase",
     "__version__",
     "make_federation",
     "parse_attack",

@@ -1,4 +1,4 @@
-"""``python -m fedro`` is the command line."""
+"""Run the command line with ``python -m fedro``."""
 
 from fedro.cli import main
 

@@ -273,7 +273,7 @@ def test_resume_refuses_another_experiment_but_not_another_number_of_workers(who
         (["demo", "--set", "dataset=no_module:make"], "there is no module 'no_module'"),
         (["demo", "--set", "partition=dirichlet(alpha=-1.0)"], "alpha"),
         (["demo", "--set", "byzantine=50"], "somebody must be honest"),
-        (["demo", "--set", "byzantine=25"], "half or more are bad"),
+        (["demo", "--set", "byzantine=25"], "half or more are Byzantine"),
         (["demo", "--set", "sampled=51"], "sampled=51"),
         (["demo", "--set", "sampled=4"], "sampled=4"),
         (["demo", "--set", "rule=bulyan"], "n ≥ 4b+3"),

@@ -278,7 +278,7 @@ def test_evaluations_that_failed_are_in_the_record(federation, story):
 def after(setup, rounds):
     """The model after some rounds in this process: each tells whose updates the server has."""
     e, model = setup.experiment, setup.start
-    with make_engine("inline", setup._engine_setting()) as engine:
+    with make_engine("inline", setup.engine_config()) as engine:
         for round, clients in enumerate(rounds):
             jobs = [
                 make_job(
@@ -307,7 +307,7 @@ def after(setup, rounds):
 
 def accuracy(setup, model):
     (x, y), _ = setup.test
-    return float(evaluate(setup.flat, model, x, y, setup.recipe)[1].float().mean())
+    return float(evaluate(setup.flat, model, x, y, setup.local_training)[1].float().mean())
 
 
 def test_the_model_is_that_of_the_good_replies(federation, story):

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 import fedro
 from fedro.runs import read
 from fedro.simulation.engines.inline import one_thread
+from fedro.simulation.preparation import prepare
 from fedro.simulation.round import score_model
-from fedro.simulation.setup import prepare
 from flower_environment import QUIET
 
 pytest.importorskip("ray")

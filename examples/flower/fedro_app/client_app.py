@@ -32,7 +32,7 @@ def train(message: Message, context: Context) -> Message:
     x, y = (part.to(setup.device) for part in job.batches())
     update = torch.empty_like(start)
     with seeded(job.seed):
-        loss = local_update(model, start, x, y, setup.recipe, lr, update)
+        loss = local_update(model, start, x, y, setup.local_training, lr, update)
     if forger is not None:
         forge(forger, setup, start, update, round, client)
     tensors = model.tensors(start + update)
@@ -56,7 +56,7 @@ def evaluate_(message: Message, context: Context) -> Message:
     if bad:
         claimed |= {"eval_loss": 1e9, "eval_acc": 0.0}
     elif len(y):
-        losses, right = evaluate(model, weights, x, y, setup.recipe)
+        losses, right = evaluate(model, weights, x, y, setup.local_training)
         claimed |= {"eval_loss": float(losses.mean()), "eval_acc": float(right.float().mean())}
     return Message(RecordDict({"metrics": MetricRecord(claimed)}), reply_to=message)
 

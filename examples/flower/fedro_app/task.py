@@ -9,8 +9,8 @@ from fedro import Experiment
 from fedro.cli.common import parse_share_of
 from fedro.common.checks import count, number
 from fedro.simulation.experiment import parse_changes, read_toml
-from fedro.simulation.sample_size import FEW
-from fedro.simulation.setup import Setup, prepare
+from fedro.simulation.preparation import DEFAULT_SAMPLED, prepare
+from fedro.simulation.setup import Setup
 
 Config = Mapping[str, bool | float | int | str]
 PLANNED = ("byzantine", "sampled", "tolerated", "attack")  # of the experiment: the app has its own
@@ -42,7 +42,7 @@ def plan_of(config: Config) -> fedro.Plan:
         confidence=e.confidence,
         bound=e.bound,
         rule=e.rule,
-        sampled=sampled or (None if bad else min(clients, FEW)),
+        sampled=sampled or (None if bad else min(clients, DEFAULT_SAMPLED)),
         available=count("available", config["available"], 0, clients, "clients") or None,
         dropout=dropout,
         retries=count("retries", config["retries"], 0),

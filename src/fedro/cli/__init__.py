@@ -1,26 +1,37 @@
-"""The commands: ``fedro plan | run | rollback | sweep | report | data | rules | attacks | kappa``
-and ``reproduce``.
+"""The command line: ``fedro plan``, ``run``, ``sweep``, ``report`` and others, one file for each.
 
-Heavy things are imported inside the commands, so that ``fedro --help`` is instant.
+Commands import heavy libraries only when they run, so that ``fedro --help`` is instant.
 """
 
 import os
 
-from fedro.cli import plan, report, reproduce, rules, run, sweep
+from fedro.cli import (
+    attacks,
+    data,
+    kappa,
+    plan,
+    report,
+    reproduce,
+    rollback,
+    rules,
+    run,
+    sweep,
+)
 from fedro.cli.common import app
 
 __all__ = ["app", "main"]
 
-_ORDER = [m.__name__ for m in (plan, run, sweep, report, rules, reproduce)]
+# The order in `fedro --help` and in the reference.
+_COMMANDS = (plan, run, sweep, report, rollback, data, rules, attacks, kappa, reproduce)
+_ORDER = [module.__name__ for module in _COMMANDS]
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback.__module__))
 
-
-# How long torch's threads spin when they have nothing to do: 0.2 ms, not 6, in which they would
-# take the cores from the kernels. Torch reads it when it is loaded.
-SPIN = "10000"
+# By default idle torch threads spin for 6 ms and keep the cores from the kernels; this makes it
+# 0.2 ms. Torch reads the variable when it is loaded.
+GOMP_SPINCOUNT = "10000"
 
 
 def main() -> None:
-    """The console script."""
-    os.environ.setdefault("GOMP_SPINCOUNT", SPIN)
+    """Run the command line; the entry point of the console script."""
+    os.environ.setdefault("GOMP_SPINCOUNT", GOMP_SPINCOUNT)
     app()

@@ -1,31 +1,37 @@
-"""What all commands share: the application, errors as messages, and how shares are read."""
+"""What all commands share: the application, errors as messages, options, and shares as text."""
 
 import functools
 import inspect
 import math
+import signal
 import sys
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperGroup
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
+MAX_EXPONENT = 20  # of a share; beyond it, exact decimal arithmetic would take forever
+
 
 class Commands(TyperGroup):
-    """Click 8.5 makes Typer, as old as Flower pins it, forget what arguments are: tell it again."""
+    """Restores the help of arguments, which Click 8.5 loses with the Typer that Flower pins."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         for command in self.commands.values():
             assert command.callback is not None
-            written = inspect.signature(command.callback).parameters
+            parameters = inspect.signature(command.callback).parameters
             for argument in command.params:
                 if isinstance(argument, TyperArgument) and argument.help is None:
-                    argument.help = written[str(argument.name)].annotation.__metadata__[0].help
+                    argument.help = parameters[str(argument.name)].annotation.__metadata__[0].help
 
 
 app = typer.Typer(
@@ -38,9 +44,21 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the experiment, as in --set rounds=100. May be repeated.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors and warnings only.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
 
 def explains_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn bad input into one message and exit code 2, never a traceback."""
+    """Turn wrong input into one message and exit code 2 instead of a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -55,7 +73,7 @@ def explains_errors(command: Callable[P, R]) -> Callable[P, R]:
 
 @app.callback(invoke_without_command=True)
 def root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Byzantine-robust federated learning: plan, simulate under attack, deploy."""
     if version:
@@ -65,27 +83,47 @@ def root(
         raise typer.Exit
 
 
+def import_from_current_folder() -> None:
+    """Make the user's own modules in the current folder importable."""
+    sys.path.insert(0, "")
+
+
+def stop_on_sigterm() -> None:
+    """Treat SIGTERM like Ctrl-C, so that a run is saved before it ends."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def print_listing(listing: "str | Text") -> None:
+    """Print Markdown as it is, and a styled text in colors."""
+    if isinstance(listing, str):
+        print(listing)
+    else:
+        from rich.console import Console
+
+        Console().print(listing)
+
+
 def parse_share(name: str, text: str) -> float:
     """0.05 from '0.05' or '5%'."""
-    return float(_share(name, text))
+    return float(_decimal_share(name, text))
 
 
-def _share(name: str, text: str) -> Decimal:
+def _decimal_share(name: str, text: str) -> Decimal:
     number = text.strip()
     try:
         value = Decimal(number.removesuffix("%"))
     except InvalidOperation:
         value = Decimal("nan")
-    if not value.is_finite() or value.adjusted() > 20:
+    if not value.is_finite() or value.adjusted() > MAX_EXPONENT:
         raise ValueError(f"{name}={text!r}: write a number like 0.05, or a share like 5%")
     return value / 100 if number.endswith("%") else value
 
 
 def parse_share_of(name: str, text: str, total: int) -> int:
-    """15 from '15', or from '10%' of 150; a broken share is rounded up, to be on the safe side."""
+    """15 from '15', or from '10%' of 150; rounds up, because more Byzantine clients are safer."""
     number = text.strip()
     if number.endswith("%"):
-        return math.ceil(_share(name, number) * total)
+        return math.ceil(_decimal_share(name, number) * total)
     try:
         return int(number)
     except ValueError:

@@ -1,13 +1,19 @@
-"""``fedro plan``: how many clients to sample, how many bad ones to tolerate."""
+"""``fedro plan``: choose how many clients to sample and how many Byzantine ones to tolerate."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedro.cli.common import app, explains_errors, parse_share, parse_share_of
+from fedro.cli.common import (
+    AsJson,
+    app,
+    explains_errors,
+    import_from_current_folder,
+    parse_share,
+    parse_share_of,
+)
 
 if TYPE_CHECKING:
     from fedro.planning import Plan
@@ -16,43 +22,66 @@ if TYPE_CHECKING:
 @app.command("plan")
 @explains_errors
 def plan_command(
-    clients: Annotated[int, typer.Option(help="All clients (n).")],
+    clients: Annotated[int, typer.Option(help="Number of clients (n).")],
     byzantine: Annotated[
-        str, typer.Option(help="Bad clients to reckon with (b): a number, or a share like 10%.")
+        str,
+        typer.Option(
+            help="Number of Byzantine clients to expect (b), or a share of all clients like 10%."
+        ),
     ],
-    rounds: Annotated[int, typer.Option(help="Training rounds (T).")],
+    rounds: Annotated[int, typer.Option(help="Number of training rounds (T).")],
     confidence: Annotated[
-        str, typer.Option(help="Wanted probability that every round is safe: 0.99 or 99%.")
+        str,
+        typer.Option(
+            help="Probability that the whole run is free of overruns, like 0.99 or 99%. An overrun "
+            "is a round that samples more Byzantine clients than tolerated."
+        ),
     ] = "0.99",
     sampled: Annotated[
-        int | None, typer.Option(help="Clients sampled a round (n̂). Left out: recommended.")
+        int | None,
+        typer.Option(help="Number of clients to sample in a round (n̂). Default: recommended."),
     ] = None,
-    bound: Annotated[str, typer.Option(help="exact, shifted or literal.")] = "exact",
+    bound: Annotated[
+        str,
+        typer.Option(
+            help="How to compute the probability: exact, or the paper's bound in its shifted or "
+            "literal reading."
+        ),
+    ] = "exact",
     rule: Annotated[
-        str, typer.Option(help="The rule whose κ counts, like 'nnm | trimmed_mean'.")
+        str, typer.Option(help="The rule whose κ is reported, such as 'nnm | trimmed_mean'.")
     ] = "trimmed_mean",
     max_kappa: Annotated[
-        float | None, typer.Option(help="Recommend the smallest n̂ with at most this κ.")
+        float | None, typer.Option(help="Recommend the smallest n̂ whose κ is at most this.")
     ] = None,
     max_fraction: Annotated[
-        str | None, typer.Option(help="Recommend the smallest n̂ with at most this b̂/n̂ instead.")
+        str | None, typer.Option(help="Recommend the smallest n̂ whose b̂/n̂ is at most this.")
     ] = None,
     dropout: Annotated[
-        str, typer.Option(help="Share of invited clients that do not answer: 0.05 or 5%.")
+        str,
+        typer.Option(help="Probability that an invited client does not reply, like 0.05 or 5%."),
     ] = "0",
     available: Annotated[
-        int | None, typer.Option(help="The fewest clients ever online, all bad ones among them.")
+        int | None,
+        typer.Option(
+            help="The smallest number of clients that may be online; in the worst case all "
+            "Byzantine ones are. Default: all clients."
+        ),
     ] = None,
-    retries: Annotated[int, typer.Option(help="Extra draws that void rounds may cost.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    retries: Annotated[
+        int, typer.Option(help="Number of extra draws to allow for, in case rounds are void.")
+    ] = 0,
+    as_json: AsJson = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw κ and b̂/n̂ over n̂ into this file (.png, .svg, .pdf).")
+        Path | None,
+        typer.Option(help="Draw κ and b̂/n̂ over n̂ into this file (.png, .svg or .pdf)."),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(help="Write a page to play with the plan into this file (.html).")
+        Path | None,
+        typer.Option(help="Write an interactive page about the plan to this file (.html)."),
     ] = None,
 ) -> None:
-    """How many clients to sample each round, and how many bad ones to tolerate."""
+    """Choose how many clients to sample, and how many Byzantine ones to tolerate."""
     from fedro.planning import plan
 
     chosen = plan(
@@ -62,7 +91,7 @@ def plan_command(
         confidence=parse_share("confidence", confidence),
         sampled=sampled,
         bound=bound,
-        rule=_rule(rule),
+        rule=_load_rule(rule),
         max_kappa=max_kappa,
         max_fraction=None if max_fraction is None else parse_share("max_fraction", max_fraction),
         dropout=parse_share("dropout", dropout),
@@ -83,23 +112,23 @@ def plan_command(
     else:
         show_plan(chosen)
         if plot is not None:
-            print(f"Drawn to {plot}")
+            print(f"Figure written to {plot}")
         if html is not None:
-            print(f"Written to {html}; open it in a browser")
+            print(f"Page written to {html}; open it in a browser")
 
 
-def _rule(text: str) -> Any:
-    """A rule of your own, my_module:name, must be imported; of the others the name is enough."""
+def _load_rule(text: str) -> Any:
+    """Import a rule of the user's own, my_module:name; a built-in rule's name is enough."""
     if ":" not in text:
         return text
     from fedro.rules import parse_rule
 
-    sys.path.insert(0, "")  # your own rules are found from where you are
+    import_from_current_folder()
     return parse_rule(text)
 
 
 def show_plan(plan: "Plan") -> None:
-    """The plan as a newcomer reads it: the answer, the reasons, the alternatives."""
+    """Print a plan: the answer, the alternatives, the reasons."""
     from rich.console import Console
     from rich.panel import Panel
 
@@ -107,26 +136,26 @@ def show_plan(plan: "Plan") -> None:
 
     answer = (
         f"Sample [bold]{plan.sampled}[/] of {counted(plan.clients, 'client')} each round, and "
-        f"tolerate [bold]{counted(plan.tolerated, 'bad one')}[/] among them.\n"
-        f"The whole run of {counted(plan.rounds, 'round')} is safe with probability "
-        f"[bold]{percent(plan.confidence_achieved)}[/] (wanted {percent(plan.confidence)})."
+        f"tolerate [bold]{counted(plan.tolerated, 'Byzantine one')}[/].\n"
+        f"All {counted(plan.rounds, 'round')} are free of overruns with probability "
+        f"[bold]{percent(plan.confidence_achieved)}[/] (wanted: {percent(plan.confidence)})."
     )
     console = Console()
     console.print(Panel(answer, title="Plan", title_align="left", expand=False))
     console.print(_alternatives(plan))
     console.print(
-        "κ: the error bad clients can cause, in units of the honest clients' own variance. "
-        "Messages: a model down and an update up, each round.",
+        "κ: the largest squared error that Byzantine clients can cause, in units of the honest "
+        "updates' variance. Messages: models and updates sent in a round.",
         style="dim",
     )
     for reason in plan.why:
         console.print(f"• {reason}", highlight=False)
-    for line in _if_wrong(plan):
+    for line in _if_more_byzantine(plan):
         console.print(f"• {line}", highlight=False)
 
 
 def _alternatives(plan: "Plan") -> Any:
-    """What each noteworthy sample size would mean."""
+    """A table of the plan and its alternatives."""
     from rich.table import Table
 
     from fedro.common.text import percent
@@ -137,55 +166,55 @@ def _alternatives(plan: "Plan") -> Any:
         ("sample", "right"),
         ("tolerate", "right"),
         ("error κ", "right"),
-        ("safe run", "right"),
+        ("no overrun", "right"),
         ("messages", "right"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for sampled, name in noteworthy(plan).items():
-        found = plan.at(sampled)
-        if found is None:
+    for sampled, name in named_sizes(plan).items():
+        alternative = plan.at(sampled)
+        if alternative is None:
             continue
-        tolerated, kappa = found
-        setting = plan.setting
-        chance = setting.achieved(sampled, tolerated)
+        tolerated, kappa = alternative
+        problem = plan.problem
+        chance = problem.achieved(sampled, tolerated)
         row = (name, sampled, tolerated, f"{kappa:.4g}", percent(chance), _messages(plan, sampled))
         table.add_row(*map(str, row), style="bold" if sampled == plan.sampled else None)
     return table
 
 
-def noteworthy(plan: "Plan") -> dict[int, str]:
-    """Sample sizes worth a line, smallest first: {n̂: what it is}."""
+def named_sizes(plan: "Plan") -> dict[int, str]:
+    """The sample sizes to compare, smallest first, with their names."""
     sizes = {
-        plan.n_min: "least that works",
+        plan.n_min: "smallest possible",
         plan.n_th: "paper's n̂_th",
         plan.n_opt: "paper's n̂_opt",
-        plan.setting.population: "everyone",
+        plan.problem.population: "all clients",
         plan.sampled: "this plan",
     }
     return dict(sorted((n, name) for n, name in sizes.items() if n is not None))
 
 
 def _messages(plan: "Plan", sampled: int) -> str:
-    """A model down and an update up for each sampled client."""
-    share = sampled / plan.setting.population
+    """One model and one update for each sampled client, and the share of sampling all clients."""
+    share = sampled / plan.problem.population
     return f"{2 * sampled} ({share:.3g}×)" if share < 1 else f"{2 * sampled}"
 
 
-def _if_wrong(plan: "Plan") -> list[str]:
-    """What becomes of the guarantee if there are half as many bad clients again."""
-    from fedro.common.text import counted, percent
+def _if_more_byzantine(plan: "Plan") -> list[str]:
+    """What happens to the guarantee if there are half as many Byzantine clients again."""
+    from fedro.common.text import percent
 
-    more = min(max(plan.byzantine + 1, -(-3 * plan.byzantine // 2)), plan.setting.population)
+    more = min(max(plan.byzantine + 1, -(-3 * plan.byzantine // 2)), plan.problem.population)
     if more == plan.byzantine:
         return []
     outlook = plan.if_more(more)
-    remedy = "no tolerance would be enough with this sample size"
+    remedy = "with this sample size, no tolerance would be enough"
     if outlook.tolerated is not None and outlook.tolerated <= plan.tolerated:
         remedy = "the plan still holds"
     elif outlook.tolerated is not None:
-        remedy = f"{outlook.tolerated} would have to be tolerated"
+        remedy = f"tolerate {outlook.tolerated} to be safe"
     return [
-        f"With {counted(more, 'bad client')} instead of {plan.byzantine}, the run is safe with "
-        f"probability {percent(outlook.confidence)} ({outlook.overrun_rounds:.3g} of "
-        f"{plan.setting.draws} draws would hold more bad clients than tolerated): {remedy}."
+        f"If there are {more} Byzantine clients instead of {plan.byzantine}, the run is free of "
+        f"overruns with probability {percent(outlook.confidence)} (on average "
+        f"{outlook.overrun_rounds:.3g} of {plan.problem.draws} draws are overruns): {remedy}."
     ]

@@ -1,4 +1,4 @@
-"""``fedro report``: run folders as one page, pictures and tables."""
+"""``fedro report``: compare runs on a page, in figures and in tables."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,21 +12,22 @@ from fedro.cli.common import app, explains_errors
 @explains_errors
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that hold run folders.")
+        list[Path], typer.Argument(help="Run folders, or folders that contain run folders.")
     ],
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The HTML page to write.")] = Path("report.html"),
     png: Annotated[
-        Path | None, typer.Option(help="Also draw the charts as pictures into this folder.")
+        Path | None, typer.Option(help="Also write the charts as PNG files to this folder.")
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Also write runs, rounds and clients as CSV, here.")
+        Path | None,
+        typer.Option(help="Also write runs, rounds and clients as CSV files to this folder."),
     ] = None,
 ) -> None:
-    """One page on what runs came to: accuracy, worst cases, bad clients, time, how to repeat it."""
+    """Write an HTML page about runs: accuracy, worst cases, Byzantine clients, time and more."""
     from fedro.report import write_report
 
     written = write_report(runs, out, png=png, csv=csv)
-    for note in written.study.notes:
+    for note in written.notes:
         typer.echo(f"fedro: {note}", err=True)
     for path in written.files:
         print(path)

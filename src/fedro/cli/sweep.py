@@ -1,6 +1,5 @@
-"""``fedro sweep``: many experiments from one file."""
+"""``fedro sweep``: run many experiments from one file."""
 
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import closing
@@ -9,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedro.cli.common import app, explains_errors
+from fedro.cli.common import (
+    Changes,
+    Quiet,
+    app,
+    explains_errors,
+    import_from_current_folder,
+    stop_on_sigterm,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,28 +27,29 @@ if TYPE_CHECKING:
 @app.command()
 @explains_errors
 def sweep(
-    config: Annotated[str, typer.Argument(help="A TOML file; keys with lists are varied.")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a key: --set rounds=100, --set 'seed=[0, 1, 2]'."),
-    ] = None,
+    config: Annotated[str, typer.Argument(help="A TOML file in which any key may hold a list.")],
+    changes: Changes = None,
     out: Annotated[
-        Path | None, typer.Option(help="The sweep's folder. Left out: runs/NAME.")
+        Path | None, typer.Option(help="The folder of the sweep. Default: runs/NAME.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time. Left out: as many as cores.")
+        int | None,
+        typer.Option(help="Number of runs at the same time. Default: the number of cores."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Run every combination; what is finished is kept, what was cut goes on."""
+    """Run every combination of the lists in a file.
+
+    Finished runs are skipped and interrupted ones resumed, so the same command can be repeated.
+    """
     from rich.console import Console
 
     from fedro.simulation.sweeps import read_sweep
 
-    sys.path.insert(0, "")  # your own models, data and attacks are found from where you are
+    import_from_current_folder()
     out = out or Path("runs") / Path(config).stem
     experiments = read_sweep(config, changes or [])
-    outcomes = shown(experiments, out, jobs, Console(quiet=quiet))
+    outcomes = run_and_show(experiments, out, jobs, Console(quiet=quiet))
     failed = {name: each.error for name, each in outcomes.items() if each.error is not None}
     for name, error in failed.items() if quiet else ():
         print(f"fedro: {name}: {error}", file=sys.stderr)
@@ -51,18 +58,18 @@ def sweep(
         raise typer.Exit(1)
 
 
-def shown(
+def run_and_show(
     experiments: "Mapping[str, Experiment]", out: Path, jobs: int | None, console: "Console"
 ) -> "dict[str, Outcome]":
-    """Carry out and show; Ctrl-C saves what was begun."""
-    from fedro.simulation.sweeps import carry_out, display
+    """Run a sweep, and show its progress and its results; Ctrl-C saves all runs."""
+    from fedro.simulation.sweeps import run_sweep, terminal
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a polite kill stops like Ctrl-C
+    stop_on_sigterm()
     try:
-        with closing(carry_out(experiments, out, jobs)) as told:
-            outcomes = display.follow(experiments, told, console)
+        with closing(run_sweep(experiments, out, jobs)) as events:
+            outcomes = terminal.show_progress(experiments, events, console)
     except KeyboardInterrupt:
-        console.print("Stopped and saved: the same command goes on.")
+        console.print("Stopped and saved. Run the same command again to continue.")
         raise typer.Exit(130) from None
-    console.print(display.closing(experiments, outcomes, out), soft_wrap=True, highlight=False)
+    console.print(terminal.results(experiments, outcomes, out), soft_wrap=True, highlight=False)
     return outcomes

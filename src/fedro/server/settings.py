@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fedro.common.registry import unknown
+from fedro.rules import Rule
 
 Positive = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -25,24 +26,48 @@ class TrainingSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
     error: ClassVar[type[ValueError]] = ValueError  # raised for a value that is not allowed
 
-    clients: Count | None = key(None, "n; all owners, or 10 parts where data have no owners")
-    byzantine: Natural = key(0, "b, the number of bad clients; who they are is drawn from the seed")
-    rule: str = key("nnm | trimmed_mean", "what the server aggregates with")
+    clients: Count | None = key(
+        None,
+        "The number of clients (n). The default is one for each owner of the data, or 10 if the "
+        "data have no owners.",
+    )
+    byzantine: Natural = key(
+        0, "The number of Byzantine clients (b). Which clients they are is drawn from the seed."
+    )
+    rule: str = key("nnm | trimmed_mean", "The rule with which the server aggregates the updates.")
     sampled: Count | None = key(
-        None, "n̂, clients invited each round; from the plan (10 if none is bad)"
+        None,
+        "The number of clients sampled in each round (n̂). The default comes from the plan, or is "
+        "10 if no client is Byzantine.",
     )
-    tolerated: Natural | None = key(None, "b̂, bad ones among them; from the plan")
-    confidence: Annotated[float, Field(gt=0, le=1, strict=True)] = key(0.99, "wanted by the plan")
-    bound: Literal["exact", "shifted", "literal"] = key("exact", "how the plan counts")
-    rounds: Count = key(100, "T")
-    local_steps: Count = key(10, "K, steps of SGD by each client in a round")
+    tolerated: Natural | None = key(
+        None,
+        "The number of Byzantine clients tolerated among the sampled ones (b̂). The default comes "
+        "from the plan.",
+    )
+    confidence: Annotated[float, Field(gt=0, le=1, strict=True)] = key(
+        0.99, "The probability with which the plan keeps the whole run free of overruns."
+    )
+    bound: Literal["exact", "shifted", "literal"] = key(
+        "exact",
+        "How the plan computes that probability: `exact`, or the paper's bound in its `shifted` or "
+        "`literal` reading.",
+    )
+    rounds: Count = key(100, "The number of rounds (T).")
+    local_steps: Count = key(10, "The number of SGD steps that a client takes in a round (K).")
     client_lr: Positive | str | Schedule = key(
-        0.1, 'γ_c: a number, "c/K", or by round: [[0, 0.1], [300, 0.02]]'
+        0.1,
+        "The client learning rate (γ_c): a number, a number divided by the local steps like "
+        '`"1/K"`, or a schedule by round like `[[0, 0.1], [300, 0.02]]`.',
     )
-    server_lr: Positive = key(1.0, "γ_s")
-    evaluate_every: Count = key(10, "rounds between evaluations; the last is always evaluated")
-    checkpoint_every: Count = key(10, "rounds between checkpoints")
-    seed: Natural = key(0, "of every draw")
+    server_lr: Positive = key(
+        1.0, "The server learning rate (γ_s), with which the server applies the aggregate."
+    )
+    evaluate_every: Count = key(
+        10, "The number of rounds between evaluations. The final model is always evaluated."
+    )
+    checkpoint_every: Count = key(10, "The number of rounds between checkpoints.")
+    seed: Natural = key(0, "The seed of all random streams.")
 
     def __init__(self, **values: Any) -> None:
         if strange := [name for name in values if name not in type(self).model_fields]:
@@ -51,6 +76,11 @@ class TrainingSettings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise self.error(first_problem(error, values)) from None
+
+    @field_validator("rule", mode="before")
+    @classmethod
+    def _rule_as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Rule) else value
 
     @field_validator("client_lr")
     @classmethod

@@ -1,1 +1,1 @@
-"""Training under attack on one machine: experiments, engines, the loop, recording, sweeps."""
+"""Training under attack on one machine: experiments, engines, the training loop and sweeps."""

@@ -1,4 +1,4 @@
-"""What an honest client does: K steps of SGD from the server's model, and the change they made."""
+"""Local training: K steps of SGD from the server's model, and the update that they make."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,8 +14,11 @@ from fedro.models import FlatModel
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-class Recipe(NamedTuple):
-    """How clients train; the same for all of them in every round, but for the learning rate."""
+class LocalTraining(NamedTuple):
+    """The configuration of local training that all clients share in every round.
+
+    The learning rate is not part of it, because it may change from round to round.
+    """
 
     task: str = "classify"
     momentum: float = 0.0
@@ -25,22 +28,22 @@ class Recipe(NamedTuple):
     scale: Tensor = torch.tensor(255.0)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Bytes as floats, floats as they are; images with the channels last, which is faster."""
+        """Scale bytes to floats and store images with channels last, which is faster."""
         if x.dtype == torch.uint8:
             x = (x.float() - self.shift) / self.scale
         return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
     def losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Of each example: the negative log likelihood, or half the squared error."""
+        """The loss of each example: negative log likelihood, or half the squared error."""
         if self.task == "classify":
             return -F.log_softmax(outputs.float(), 1).gather(1, y[:, None])[:, 0]
         if outputs.numel() != y.numel():
             raise ValueError(
                 f"the model gives outputs of shape {tuple(outputs.shape)} for targets of shape "
-                f"{tuple(y.shape)}: need as many numbers"
+                f"{tuple(y.shape)}: both must hold the same number of values"
             )
-        gaps = outputs.float().reshape(len(y), -1) - y.reshape(len(y), -1)
-        return 0.5 * gaps.square().sum(1)
+        residuals = outputs.float().reshape(len(y), -1) - y.reshape(len(y), -1)
+        return 0.5 * residuals.square().sum(1)
 
     def autocast(self, device: torch.device) -> AbstractContextManager[object]:
         """The precision of the forward pass; weights and updates stay float32."""
@@ -54,15 +57,15 @@ def local_update(
     start: Tensor,
     x: Tensor,
     y: Tensor,
-    recipe: Recipe,
+    training: LocalTraining,
     lr: float,
     out: Tensor,
     restraint: float = 0.0,
 ) -> float:
-    """Take one step for each batch of x (K, B, …) and y (K, B); write the change to `out` (width,).
+    """Take one step for each batch of x (K, B, …) and y (K, B); write the update to `out` (width,).
 
-    Returns the mean loss over the steps. With a restraint ρ, which attackers may have, the steps
-    are for (1−ρ)·loss + ρ·‖w − start‖ instead.
+    Returns the mean loss over the steps. With a restraint ρ, which only attacks use, the steps
+    minimize (1−ρ)·loss + ρ·‖w − start‖ instead.
     """
     model.load(start)
     model.module.train()
@@ -71,54 +74,56 @@ def local_update(
     for inputs, targets in zip(x, y, strict=True):
         for parameter in model.parameters:
             parameter.grad = None
-        with recipe.autocast(start.device):
-            outputs = model.module(recipe.inputs(inputs))
-        loss = recipe.losses(outputs, targets).mean()
+        with training.autocast(start.device):
+            outputs = model.module(training.inputs(inputs))
+        loss = training.losses(outputs, targets).mean()
         torch.autograd.backward(loss)
         if restraint:
             restrain(model, start, restraint)
-        step(model.parameters, momenta, recipe, lr)
+        sgd_step(model.parameters, momenta, training, lr)
         total += loss.detach()
     torch.sub(model.vector, start, out=out)
+    # Inf − Inf in a constant buffer, such as an attention mask, would make the update NaN.
     statistics = slice(model.trained, None)
-    out[statistics][model.vector[statistics] == start[statistics]] = 0.0  # Inf − Inf, in a mask
+    out[statistics][model.vector[statistics] == start[statistics]] = 0.0
     return float(total) / len(x)
 
 
 @torch.no_grad()
 def restrain(model: FlatModel, start: Tensor, restraint: float) -> None:
-    """Turn the loss's gradient into that of (1−ρ)·loss + ρ·‖w − start‖, which is 0 at the start."""
-    gap = model.vector[: model.trained] - start[: model.trained]
-    parts = torch.split(pull(gap, restraint), [p.numel() for p in model.parameters])
-    for parameter, part in zip(model.parameters, parts, strict=True):
-        back = part.view_as(parameter)
+    """Turn the gradient of the loss into that of (1−ρ)·loss + ρ·‖w − start‖ (0 at the start)."""
+    change = model.vector[: model.trained] - start[: model.trained]
+    sizes = [parameter.numel() for parameter in model.parameters]
+    penalties = torch.split(restraint_gradient(change, restraint), sizes)
+    for parameter, penalty in zip(model.parameters, penalties, strict=True):
+        shaped = penalty.view_as(parameter)
         grad = parameter.grad
-        parameter.grad = back if grad is None else grad.mul_(1 - restraint).add_(back)
+        parameter.grad = shaped if grad is None else grad.mul_(1 - restraint).add_(shaped)
 
 
-def pull(gap: Tensor, restraint: Tensor | float) -> Tensor:
-    """The gradient of ρ·‖w − start‖ for the gap w − start, in the last dimension."""
-    length: Tensor = torch.linalg.vector_norm(gap, dim=-1, keepdim=True)
-    return gap * (restraint / length.clamp_min(torch.finfo(gap.dtype).tiny))
+def restraint_gradient(change: Tensor, restraint: Tensor | float) -> Tensor:
+    """The gradient of ρ·‖w − start‖ for the change w − start, along the last dimension."""
+    length: Tensor = torch.linalg.vector_norm(change, dim=-1, keepdim=True)
+    return change * (restraint / length.clamp_min(torch.finfo(change.dtype).tiny))
 
 
 @torch.no_grad()
-def step(
-    parameters: Sequence[Tensor], momenta: list[Tensor | None], recipe: Recipe, lr: float
+def sgd_step(
+    parameters: Sequence[Tensor], momenta: list[Tensor | None], training: LocalTraining, lr: float
 ) -> None:
-    """One step of SGD by the function beneath `torch.optim.SGD`, to the same bits.
+    """Take one SGD step with the function beneath `torch.optim.SGD`, which gives the same bits.
 
-    To make the class itself imports a compiler, which takes two seconds in every process.
+    Creating the optimizer object would import a compiler, which costs every process two seconds.
     """
     sgd(
         [*parameters],
-        # what has no part in the loss still decays
+        # Parameters without a gradient still decay.
         [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters],
         momenta,
         fused=True,
         lr=lr,
-        momentum=recipe.momentum,
-        weight_decay=recipe.l2,
+        momentum=training.momentum,
+        weight_decay=training.l2,
         dampening=0.0,
         nesterov=False,
         maximize=False,
@@ -127,16 +132,23 @@ def step(
 
 @torch.no_grad()
 def evaluate(
-    model: FlatModel, weights: Tensor, x: Tensor, y: Tensor, recipe: Recipe, batch: int = 256
+    model: FlatModel,
+    weights: Tensor,
+    x: Tensor,
+    y: Tensor,
+    training: LocalTraining,
+    batch: int = 256,
 ) -> tuple[Tensor, Tensor]:
-    """The loss (m,) of each example, and whether it is classified rightly (m,)."""
+    """The loss of each example (m,), and whether it is classified correctly (m,)."""
     model.load(weights)
     model.module.eval()
-    losses, right = [], []
+    losses, correct = [], []
     for inputs, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):
-        with recipe.autocast(weights.device):
-            outputs = model.module(recipe.inputs(inputs))
-        losses.append(recipe.losses(outputs, targets))
-        correct = outputs.argmax(1) == targets if recipe.task == "classify" else losses[-1] < 0
-        right.append(correct)
-    return torch.cat(losses), torch.cat(right)
+        with training.autocast(weights.device):
+            outputs = model.module(training.inputs(inputs))
+        losses.append(training.losses(outputs, targets))
+        if training.task == "classify":
+            correct.append(outputs.argmax(1) == targets)
+        else:
+            correct.append(torch.zeros_like(losses[-1], dtype=torch.bool))
+    return torch.cat(losses), torch.cat(correct)

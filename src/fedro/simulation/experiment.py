@@ -1,74 +1,171 @@
-"""One experiment: a TOML file, or ``Experiment(dataset="digits", …)`` in Python.
-
->>> Experiment(rounds=0)
-Traceback (most recent call last):
-fedro.simulation.experiment.ExperimentError: rounds=0: Input should be greater than or equal to 1
-"""
+"""An experiment: a TOML file, or ``Experiment(dataset="digits", …)`` in Python."""
 
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from fedro.attacks import Attack
 from fedro.common.text import markdown_table
 from fedro.server.settings import Count, TrainingSettings, key
 
 NotNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False, strict=True)]
 
+# The order of the keys in the reference, in tables and in the configuration that a run records.
+KEY_GROUPS = {
+    "Data and model": ("dataset", "partition", "model"),
+    "Clients and attack": ("clients", "byzantine", "attack"),
+    "Aggregation": ("rule", "root"),
+    "Plan": ("sampled", "tolerated", "confidence", "bound"),
+    "Training": (
+        *("rounds", "local_steps", "batch_size", "client_lr", "server_lr"),
+        *("momentum", "l2", "precision", "output"),
+    ),
+    "Evaluation and checkpoints": ("evaluate_every", "checkpoint_every"),
+    "Machine": ("seed", "engine", "workers", "device"),
+}
+KEYS = tuple(name for group in KEY_GROUPS.values() for name in group)
+
 
 class ExperimentError(ValueError):
-    """An experiment that cannot be run, and the keys that are the reason."""
+    """An experiment that cannot be run; the message names the keys that are the reason."""
 
 
 class Experiment(TrainingSettings):
-    """What is trained, on what, by whom, under which attack, with which defense."""
+    """The configuration of one simulated run: data, model, clients, attack, rule and training.
+
+    An experiment is immutable and checked when it is created. All keys have defaults; the reference
+    of keys explains each of them.
+
+    Args:
+        **values: The keys of the experiment. `rule` and `attack` may be text, as in a TOML file, or
+            `Rule` and `Attack` objects, which are stored as their text.
+
+    Raises:
+        ExperimentError: A key is unknown or its value is not allowed.
+
+    Example:
+        >>> experiment = Experiment(dataset="digits", clients=50, byzantine=5, attack="alie")
+        >>> experiment.replace(rounds=20).rounds
+        20
+        >>> Experiment(rounds=0)
+        Traceback (most recent call last):
+        fedro.simulation.experiment.ExperimentError: rounds=0: Input should be greater than or \
+equal to 1
+    """
 
     error = ExperimentError
 
-    dataset: str = key("digits", "digits, femnist, cifar10, synthetic, folder, or your own")
-    partition: str | None = key(None, "owner, iid, dirichlet(alpha=…), shards; the data's own")
-    model: str | None = key(None, "mlp(hidden=32), my_module:Net; the one that goes with the data")
-    attack: str = key("none", "what they do, like alie or sign_flip | takeover")
+    dataset: str = key(
+        "digits",
+        "The data set: `digits`, `femnist`, `cifar10`, `synthetic`, `folder(path=…)`, or your own "
+        "function as `my_module:make`.",
+    )
+    partition: str | None = key(
+        None,
+        "How the data are divided among the clients: `owner`, `iid`, `dirichlet(alpha=…)` or "
+        "`shards(per_client=…)`. The default depends on the data set.",
+    )
+    model: str | None = key(
+        None,
+        "The model, such as `mlp(hidden=32)`, or your own class as `my_module:Net`. The default "
+        "depends on the data set.",
+    )
+    attack: str = key(
+        "none", "What the Byzantine clients do, such as `alie` or `sign_flip | takeover`."
+    )
     root: Count | str | None = key(
-        None, "the server's own examples, for fltrust and monna: how many to draw, or a data set"
+        None,
+        "Data of the server's own, for the rules `fltrust` and `monna`: the number of examples to "
+        "draw from the clients' training data, or a data set.",
     )
-    batch_size: Count = key(32, "examples in a step, drawn with replacement")
+    batch_size: Count = key(
+        32, "The number of examples in a local step. They are drawn with replacement."
+    )
     momentum: Annotated[float, Field(ge=0, lt=1, strict=True)] = key(
-        0.0, "of the clients' steps in a round"
+        0.0, "The momentum of local training. Every round starts without momentum."
     )
-    l2: NotNegative = key(0.0, "weight decay of the clients' steps")
+    l2: NotNegative = key(0.0, "The weight decay of local training.")
     output: Literal["last", "random"] = key(
-        "last", "the final model, or a uniformly random iterate as in the paper"
+        "last",
+        "Which model the run returns: `last` for the final one, or `random` for a uniformly drawn "
+        "iterate as in the paper.",
     )
-    device: str = key("auto", "cpu, cuda; auto: cuda where there is one")
+    device: str = key(
+        "auto", "The device to train on: `cpu`, `cuda` or `cuda:0`. `auto` uses a GPU if present."
+    )
     engine: Literal["auto", "workers", "batched", "inline", "flower"] = key(
-        "auto", "how clients are computed: auto depends on the model; flower: on Flower and Ray"
+        "auto",
+        "The engine that trains the clients: `inline`, `batched`, `workers` or `flower`. `auto` "
+        "chooses one of the first three by the model and the device.",
     )
     workers: Count | None = key(
-        None, "processes of the engines `workers` and `flower`; as many as cores"
+        None,
+        "The number of processes of the engines `workers` and `flower`. The default is one per "
+        "core.",
     )
     precision: Literal["float32", "bfloat16"] = key(
-        "float32", "of the clients' forward and backward passes"
+        "float32",
+        "The precision of forward and backward passes: `float32` or `bfloat16`. Weights and "
+        "updates are always float32.",
     )
 
+    @field_validator("attack", mode="before")
+    @classmethod
+    def _attack_as_text(cls, value: object) -> object:
+        return str(value) if isinstance(value, Attack) else value
+
     def replace(self, **changes: Any) -> "Experiment":
-        """The same with other values, checked anew."""
+        """A copy with some keys changed, checked like a new experiment."""
         return Experiment(**{**self.as_dict(), **changes})
+
+    def as_dict(self) -> dict[str, Any]:
+        """The keys that are set, as TOML values, in the order of the reference."""
+        values = super().as_dict()
+        return {name: values[name] for name in KEYS if name in values}
 
 
 def as_markdown() -> str:
-    """The table of keys, for documents."""
-    rows = [
-        (f"`{name}`", "" if field.default is None else f"`{field.default}`", str(field.description))
-        for name, field in Experiment.model_fields.items()
-    ]
-    return markdown_table(("key", "default", "meaning"), rows)
+    """The keys by group as Markdown tables, for the reference."""
+    parts = []
+    for title, names in KEY_GROUPS.items():
+        fields = {name: Experiment.model_fields[name] for name in names}
+        rows = [
+            (
+                f"`{name}`",
+                "" if field.default is None else f"`{field.default}`",
+                str(field.description),
+            )
+            for name, field in fields.items()
+        ]
+        parts += [f"## {title}", markdown_table(("key", "default", "meaning"), rows)]
+    return "\n\n".join(parts)
 
 
 def read_experiment(path: Path | str, changes: Sequence[str] = ()) -> Experiment:
-    """From a TOML file, with ``key=value`` changes; relative paths inside are as seen from here."""
+    """Read an experiment from a TOML file.
+
+    Relative paths inside the file are relative to the current folder.
+
+    Args:
+        path: The file, or the name of a built-in experiment such as ``"demo"``.
+        changes: Texts like ``"rounds=100"``, which replace keys of the file.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        ExperimentError: The file does not exist or is not TOML, a key is unknown, or a value is not
+            allowed. The message names the file and the key.
+
+    Example:
+        >>> import fedro
+        >>> experiment = fedro.read_experiment("demo", ["rounds=100", "attack=mimic"])
+        >>> experiment.attack
+        'mimic'
+    """
     values, file = read_toml(path)
     try:
         return Experiment(**{**values, **parse_changes(changes)})
@@ -89,11 +186,11 @@ BUILT_IN = Path(__file__).parent / "configs"
 
 
 def find_config(path: Path | str) -> Path:
-    """A file, or the name of a built-in experiment like `demo`."""
+    """The file of this path, or of the built-in experiment with this name."""
     path = Path(path)
     if path.is_file():
         return path
-    names = sorted(found.stem for found in BUILT_IN.glob("*.toml"))
+    names = sorted(file.stem for file in BUILT_IN.glob("*.toml"))
     if path.suffix != ".toml" and str(path) in names:
         return BUILT_IN / f"{path}.toml"
     raise ExperimentError(
@@ -103,12 +200,12 @@ def find_config(path: Path | str) -> Path:
 
 
 def parse_changes(changes: Sequence[str]) -> dict[str, Any]:
-    """``["rounds=100", "attack=alie"]`` as values; quotes around a text may be left out."""
+    """The values of ``["rounds=100", "attack=alie"]``; text needs no quotes."""
     return dict(parse_change(text) for text in changes)
 
 
 def parse_change(text: str) -> tuple[str, Any]:
-    """One ``key=value``."""
+    """The key and the value of one ``key=value``."""
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
     if not equals or not key:

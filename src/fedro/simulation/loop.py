@@ -1,9 +1,4 @@
-"""FedRo: ``for round in fedro.run(experiment): …``, one round after the other.
-
->>> from fedro import Experiment
->>> [len(r.sampled) for r in run(Experiment(clients=10, rounds=2, sampled=3, tolerated=0))]
-[3, 3]
-"""
+"""The training loop: ``for round in fedro.run(experiment): …``."""
 
 from collections.abc import Callable, Generator
 
@@ -12,8 +7,9 @@ from torch import nn
 from fedro.data import Federation
 from fedro.server import Round, State
 from fedro.simulation.experiment import Experiment
+from fedro.simulation.preparation import prepare
 from fedro.simulation.round import simulate_round
-from fedro.simulation.setup import Setup, prepare
+from fedro.simulation.setup import Setup
 
 
 def run(
@@ -23,9 +19,33 @@ def run(
     model: nn.Module | Callable[[], nn.Module] | None = None,
     state: State | None = None,
 ) -> Generator[Round, None, None]:
-    """Train, and tell each round; `state` goes on where a round has ended.
+    """Train under attack on this machine, and yield each round.
 
-    Data and a model (a module, or something that makes one) can be given as objects.
+    Mistakes in the experiment raise at once; training starts with the first round that is asked
+    for. To write a run folder as well, use `run_into`.
+
+    Args:
+        experiment: The configuration of the run, or a setup that `prepare` has made.
+        federation: The clients' data, to use instead of the experiment's `dataset`.
+        model: A module, or a function that makes one, to use instead of the experiment's `model`.
+            A module is copied and never changed.
+        state: The state after some round, `round.state`, to continue from there. The remaining
+            rounds are the same as without the interruption, to the bit.
+
+    Returns:
+        A generator of rounds. `round.state.model` is the model after the round as one vector, and
+        `prepare(…).module(round.state)` makes a module of it.
+
+    Raises:
+        ExperimentError: The experiment cannot be run; the message names the keys.
+        ValueError: A rule, an attack, a model or a data set cannot be made as written, or `state`
+            belongs to another model.
+
+    Example:
+        >>> import fedro
+        >>> experiment = fedro.Experiment(clients=10, rounds=2, sampled=3, tolerated=0)
+        >>> [len(round.sampled) for round in fedro.run(experiment)]
+        [3, 3]
     """
     setup = experiment
     if isinstance(setup, Experiment):
@@ -33,7 +53,8 @@ def run(
     state = state or State(0, setup.start)
     if state.model.shape != setup.start.shape:
         raise ValueError(
-            f"state has a model of {len(state.model)} numbers, and this one has {len(setup.start)}"
+            f"the model of this state has {len(state.model)} numbers, but the model of this run "
+            f"has {len(setup.start)}"
         )
     return _rounds(setup, state)
 
@@ -41,7 +62,7 @@ def run(
 def _rounds(setup: Setup, state: State) -> Generator[Round, None, None]:
     with setup.make_engine() as engine:
         for _ in range(state.round, setup.experiment.rounds):
-            with engine.working():
+            with engine.threads():
                 round_ = simulate_round(setup, engine, state)
             yield round_
             state = round_.state

@@ -1,4 +1,4 @@
-"""A run that is written down: training and the run folder, put together."""
+"""Recorded runs: the training loop together with a run folder."""
 
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -10,13 +10,14 @@ from fedro.runs import RunFolder, RunFolderError, differences, read_config
 from fedro.server import Round, State, summarize
 from fedro.simulation.experiment import Experiment
 from fedro.simulation.loop import run
-from fedro.simulation.setup import Setup, prepare
+from fedro.simulation.preparation import prepare
+from fedro.simulation.setup import Setup
 
-MAY_DIFFER = ("workers", "checkpoint_every")  # keys that change no bit of the result
+MAY_DIFFER = ("workers", "checkpoint_every")  # keys that do not affect the result
 
 
 def open_folder(setup: Setup, path: Path, resume: bool) -> RunFolder:
-    """The run's folder: a new one, or the one to go on with."""
+    """Create the run folder, or open it again to resume its run."""
     config, fingerprint = setup.experiment.as_dict(), setup.fingerprint()
     if resume:
         return RunFolder.resume(path, config=config, fingerprint=fingerprint, may_differ=MAY_DIFFER)
@@ -24,7 +25,7 @@ def open_folder(setup: Setup, path: Path, resume: bool) -> RunFolder:
 
 
 def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
-    """Train from where the folder's run has ended, and write everything down.
+    """Train from the folder's latest checkpoint, record every round, and yield it.
 
     However it is stopped, the folder holds a run that can be resumed to the same bits.
     """
@@ -61,24 +62,51 @@ def run_into(
     model: nn.Module | Callable[[], nn.Module] | None = None,
     resume: bool = False,
 ) -> Generator[Round, None, None]:
-    """Like `run`, and everything is written down in a folder; with `resume`, go on there."""
+    """Train like `run`, and record the run in a folder.
+
+    The folder holds the configuration, a line of JSON for each round, checkpoints, and in the end
+    the model and a summary. A run that stops for any reason can be resumed, and then gives the same
+    bits as without the interruption.
+
+    Args:
+        path: The run folder. It is created, and must not hold a run unless `resume` is true.
+        experiment: The configuration of the run.
+        federation: The clients' data, to use instead of the experiment's `dataset`.
+        model: A module, or a function that makes one, to use instead of the experiment's `model`.
+            A module is copied and never changed.
+        resume: Continue the run in the folder. If it is complete, there are no rounds.
+
+    Returns:
+        A generator of rounds, which must be consumed for the run to proceed.
+
+    Raises:
+        ExperimentError: The experiment cannot be run; the message names the keys.
+        RunFolderError: The folder holds a run already, a damaged run, or the run of another
+            experiment or machine, or another process uses it.
+
+    Example:
+        >>> import fedro
+        >>> experiment = fedro.read_experiment("demo")
+        >>> for round in fedro.run_into("runs/first", experiment):  # doctest: +SKIP
+        ...     print(round.round, round.train_loss)
+    """
     setup = prepare(experiment, federation=federation, model=model)
     folder = open_folder(setup, Path(path), resume)
-    return _into(setup, folder)
+    return _run_in(setup, folder)
 
 
-def _into(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
+def _run_in(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
     with folder:
         if not folder.finished:
             yield from recorded_run(setup, folder)
 
 
 def differences_to(experiment: Experiment, path: Path) -> str:
-    """A line for each key in which the run in a folder is another experiment; '' if it is not."""
-    begun, given = experiment_of(path).as_dict(), experiment.as_dict()
-    return differences(begun, given, "given now", MAY_DIFFER)
+    """One line for each key in which the run in a folder differs from this experiment."""
+    recorded, given = read_recorded(path).as_dict(), experiment.as_dict()
+    return differences(recorded, given, "given now", MAY_DIFFER)
 
 
-def experiment_of(path: Path) -> Experiment:
-    """The experiment whose run a folder holds."""
+def read_recorded(path: Path) -> Experiment:
+    """The experiment of the run in a folder."""
     return Experiment(**read_config(path))

@@ -186,7 +186,7 @@ def score_model(setup: Setup, engine: Engine, model: Tensor) -> Score:
     """A model's score on the honest clients' test data."""
     (x, y), owners = setup.test
     losses, correct = engine.evaluate(model, x, y)
-    classified = correct.numpy() if setup.recipe.task == "classify" else None
+    classified = correct.numpy() if setup.local_training.task == "classify" else None
     score = score_examples(losses.double().numpy(), classified, owners)
     return score._replace(backdoor=backdoor_rate(setup, engine, model))
 

@@ -1,4 +1,4 @@
-"""A log for TensorBoard."""
+"""Log the rounds of a run for TensorBoard."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from fedro.server import Round
 
 
 def tensorboard_log(path: Path) -> Callable[[Round], None]:
-    """Something that takes rounds and writes what can be drawn over them."""
+    """A function that writes the numbers of a round to a TensorBoard log in this folder."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -1,13 +1,14 @@
-"""For each client: the one place where the speed of local training lives.
+"""Engines: the code that trains the sampled clients of a simulation, and sets its speed.
 
-    with make_engine("auto", setting) as engine:
+    with make_engine("batched", config) as engine:
         losses = engine.train(model, jobs, lr)           # fills rows of engine.updates
-        losses, right = engine.evaluate(model, x, y)
+        losses, correct = engine.evaluate(model, x, y)
 
-Four kinds do the same work: `workers` (processes of one thread each), `batched` (small models,
-many clients at once), `inline` (one client after the other in this process: the plain way, and
-what a GPU uses) and `flower` (messages to nodes of Flower's, here or elsewhere). A job carries its
-batches and its seed, so its result depends on nothing else.
+There are four kinds, which give the same results. `inline` trains one client after the other in
+this process; it is the reference, and the engine for GPUs. `batched` trains many clients of a small
+model at once. `workers` uses processes with one thread each. `flower` sends jobs to Flower nodes,
+here or on other machines. A job carries its batches and its seed, so its result depends on nothing
+else.
 """
 
 import os
@@ -16,69 +17,89 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
 from fedro.common.registry import unknown
-from fedro.models import FlatModel
-from fedro.simulation.client import Recipe
+from fedro.models import FlatModel, build
+from fedro.simulation.client import LocalTraining
 
 KINDS = ("auto", "workers", "batched", "inline", "flower")
-ELSEWHERE = ("workers", "flower")  # in other processes, which build the model by its name
-QUIET = (  # what Flower and Ray read when they are imported: a run tells nobody of itself
-    *("FLWR_TELEMETRY_ENABLED", "RAY_USAGE_STATS_ENABLED"),
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",  # and warns of nothing
+OTHER_PROCESS_KINDS = ("workers", "flower")  # their processes build the model by its name
+QUIET_VARIABLES = (  # Flower and Ray read these on import: no telemetry, no warnings about GPUs
+    "FLWR_TELEMETRY_ENABLED",
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
 )
-SMALL = 100_000  # parameters up to which computing many clients at once is faster
-GROUP = 32  # clients computed at once
+MAX_BATCHED_PARAMETERS = 100_000  # up to this size, training many clients at once is faster
+GROUP_SIZE = 32  # clients that the batched engine trains at once
 
 
 class Job(NamedTuple):
-    """The local training of one client: where its update goes, its batches, its dice."""
+    """The local training of one client: the row for its update, its batches and its seed."""
 
     row: int
-    batches: Callable[[], tuple[Tensor, Tensor]]  # x (K, B, …) and y (K, B), drawn when asked
+    batches: Callable[[], tuple[Tensor, Tensor]]  # draws x (K, B, …) and y (K, B) when called
     seed: int
-    restraint: float = 0.0  # an attacker's: see `local_update`
+    restraint: float = 0.0  # only attacks set it, see `local_update`
 
 
 @dataclass(frozen=True)
-class Setting:
+class EngineConfig:
     """What an engine needs to know about the model, the data and the machine."""
 
-    build: Callable[[], nn.Module]  # the same module each time
-    recipe: Recipe
+    build: Callable[[], nn.Module]  # makes the same module each time
+    training: LocalTraining
     rows: int  # of the matrix of updates
     steps: int  # K
     batch: int  # B
     example: tuple[Tensor, Tensor]  # one x and one y, for their shapes and types
-    model: str | None = None  # what other processes can build: text, shape, classes, seed
+    model: str | None = None  # with shape, classes and seed: how other processes build the model
     shape: tuple[int, ...] = ()
     classes: int = 0
     seed: int = 0
     device: str = "cpu"
-    workers: int | None = None  # processes; as many as there are cores
+    workers: int | None = None  # number of processes; None for one per core
+
+    def describe(self) -> dict[str, Any]:
+        """The model and its training as JSON values; `build_described` reads them elsewhere."""
+        model = {
+            "text": self.model,
+            "shape": self.shape,
+            "classes": self.classes,
+            "seed": self.seed,
+        }
+        arrays = {key: getattr(self.training, key).tolist() for key in ("shift", "scale")}
+        return {"model": model, "training": {**self.training._asdict(), **arrays}}
+
+
+def build_described(description: dict[str, Any]) -> tuple[FlatModel, LocalTraining]:
+    """The model and the training that `EngineConfig.describe` described."""
+    values = dict(description["training"])
+    for key in ("shift", "scale"):
+        values[key] = torch.tensor(values[key])
+    return FlatModel(build(**description["model"])), LocalTraining(**values)
 
 
 class Engine(Protocol):
-    """Trains jobs into the rows of `updates`, and evaluates."""
+    """Trains clients into the rows of `updates`, and evaluates models."""
 
     kind: str
     updates: Tensor  # (rows, width)
 
     def train(self, model: Tensor, jobs: Sequence[Job], lr: float) -> dict[int, float]:
-        """Run all jobs from this model; their mean losses, by row."""
+        """Run all jobs from this model and return their mean losses by row."""
 
     def evaluate(self, model: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss (m,) of each example, and whether it is right (m,)."""
+        """The loss of each example (m,), and whether it is classified correctly (m,)."""
 
-    def working(self) -> AbstractContextManager[None]:
-        """How a round is best worked on: with threads, or, where all is small, without."""
+    def threads(self) -> AbstractContextManager[None]:
+        """Context in which a round runs: one thread for small models, all threads otherwise."""
 
     def __enter__(self) -> Self:
-        """Make ready."""
+        """Start the engine."""
 
     def __exit__(
         self,
@@ -86,11 +107,17 @@ class Engine(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop what was started."""
+        """Stop all processes that the engine has started."""
 
 
-def choose(kind: str, flat: FlatModel, device: str, by_name: bool, *, batched: bool = True) -> str:
-    """The kind that `auto` means: it depends on the model and the device, never on the cores."""
+def choose_engine(
+    kind: str, flat: FlatModel, device: str, by_name: bool, *, batched: bool = True
+) -> str:
+    """Check a kind of engine, and replace `auto` by a choice that fits the model and the device.
+
+    The choice never depends on the number of cores, so that results do not either. `by_name` says
+    whether other processes can build the model.
+    """
     if kind not in KINDS:
         raise ValueError(unknown("engine", kind, list(KINDS)))
     if kind == "batched" and not flat.batchable:
@@ -98,63 +125,66 @@ def choose(kind: str, flat: FlatModel, device: str, by_name: bool, *, batched: b
             "engine='batched' cannot train a model with BatchNorm, dropout or other buffers: "
             "use 'workers' or 'inline'"
         )
-    if kind in ELSEWHERE and not by_name:
+    if kind in OTHER_PROCESS_KINDS and not by_name:
         raise ValueError(
-            f"engine={kind!r} needs a model that other processes can build, by its name "
-            "('my_module:Net'), not an object: use 'inline', or name it"
+            f"engine={kind!r} needs a model that other processes can build by its name "
+            "('my_module:Net'), not an object: use engine='inline', or name the model"
         )
-    if kind in ELSEWHERE and device != "cpu":
+    if kind in OTHER_PROCESS_KINDS and device != "cpu":
         raise ValueError(
-            f"engine={kind!r} trains on the CPU, not on {device}: use 'inline', or device='cpu'"
+            f"engine={kind!r} trains on the CPU, not on {device}: use engine='inline', or "
+            "device='cpu'"
         )
     if kind == "flower" and not all(map(find_spec, ("flwr", "ray"))):
         raise ValueError("engine='flower' needs Flower and Ray: pip install 'fedro[flower]'")
     if kind != "auto":
         return kind
-    if batched and flat.batchable and flat.width <= SMALL:
+    if batched and flat.batchable and flat.width <= MAX_BATCHED_PARAMETERS:
         return "batched"
     return "workers" if device == "cpu" and by_name else "inline"
 
 
-def why_not_batched(setting: Setting) -> str | None:
-    """Why many clients of this model cannot be computed at once, found by trying; or None."""
-    from fedro.simulation.engines.batched import Batched
+def why_not_batched(config: EngineConfig) -> str | None:
+    """Try to train one client in a batch; the reason why it fails, or None if it works."""
+    from fedro.simulation.engines.batched import BatchedEngine
 
-    x, y = (part.expand(setting.batch, *part.shape).unsqueeze(0) for part in setting.example)
-    trial = Batched(setting)
+    x, y = (part.expand(config.batch, *part.shape).unsqueeze(0) for part in config.example)
+    engine = BatchedEngine(config)
     try:
-        trial.train(trial.flat.vector.clone(), [Job(0, lambda: (x, y), 0)], lr=1e-3)
+        engine.train(engine.flat.vector.clone(), [Job(0, lambda: (x, y), 0)], lr=1e-3)
     except Exception as error:
         return f"{type(error).__name__}: {error}".partition("\n")[0]
-    return "it changes buffers or frozen parameters as it runs" if trial.flat.changed else None
+    if engine.flat.changed:
+        return "it changes buffers or frozen parameters in its forward pass"
+    return None
 
 
-def make_engine(kind: str, setting: Setting) -> Engine:
-    """An engine of a kind that `choose` has chosen."""
+def make_engine(kind: str, config: EngineConfig) -> Engine:
+    """Make an engine of a kind that `choose_engine` has returned."""
     if kind == "workers":
-        from fedro.simulation.engines.workers import Workers
+        from fedro.simulation.engines.workers import WorkersEngine
 
-        return Workers(setting)
+        return WorkersEngine(config)
     if kind == "batched":
-        from fedro.simulation.engines.batched import Batched
+        from fedro.simulation.engines.batched import BatchedEngine
 
-        return Batched(setting)
+        return BatchedEngine(config)
     if kind == "flower":
-        for name in QUIET:
+        for name in QUIET_VARIABLES:
             os.environ.setdefault(name, "0")
-        from fedro.simulation.engines.flower import Flower
+        from fedro.simulation.engines.flower_engine import FlowerEngine
 
-        return Flower(setting)
-    from fedro.simulation.engines.inline import Inline
+        return FlowerEngine(config)
+    from fedro.simulation.engines.inline import InlineEngine
 
-    return Inline(setting)
-
-
-def matrix(rows: int, width: int, device: str) -> Tensor:
-    """Room for the updates (rows, width), each row beginning on a line of the cache."""
-    return torch.zeros(rows, padded(width), device=device)[:, :width]
+    return InlineEngine(config)
 
 
-def padded(width: int) -> int:
-    """The width rounded up to 64 bytes of float32."""
+def allocate_updates(rows: int, width: int, device: str) -> Tensor:
+    """A zeroed matrix of updates (rows, width) in which each row starts on a cache line."""
+    return torch.zeros(rows, padded_width(width), device=device)[:, :width]
+
+
+def padded_width(width: int) -> int:
+    """The width rounded up to a multiple of 64 bytes of float32."""
     return -(-width // 16) * 16

@@ -1,8 +1,9 @@
-"""Many clients at once, for models so small that calling PyTorch costs more than computing.
+"""The engine that trains many clients of a small model at once.
 
-The gradients of a group of clients are one program, made by `vmap` and recorded once as a graph of
-plain operations. Groups have a fixed width and are padded, and one thread computes them, so a
-client's bits depend neither on who else was sampled nor on the number of cores.
+For small models, calling PyTorch costs more than the computation itself. Therefore `vmap` turns the
+gradients of a group of clients into one program, which is recorded once as a graph of plain
+operations. Groups are padded to a fixed size and computed by one thread, so the bits of a client's
+update depend neither on the other sampled clients nor on the number of cores.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,28 +15,28 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from fedro.simulation.client import pull
-from fedro.simulation.engines import GROUP, Job, Setting
-from fedro.simulation.engines.inline import Inline, one_thread
+from fedro.simulation.client import restraint_gradient
+from fedro.simulation.engines import GROUP_SIZE, EngineConfig, Job
+from fedro.simulation.engines.inline import InlineEngine, one_thread
 
 aten = torch.ops.aten
 
 
-class Batched(Inline):
-    """The engine for small models."""
+class BatchedEngine(InlineEngine):
+    """Trains many clients of a small model at once."""
 
     kind = "batched"
 
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
+    def __init__(self, config: EngineConfig) -> None:
+        super().__init__(config)
         self._gradients: Callable[..., tuple[Tensor, Tensor]] | None = None
 
     @torch.no_grad()
     def train(self, model: Tensor, jobs: Sequence[Job], lr: float) -> dict[int, float]:
-        """Run all jobs from this model; their mean losses, by row."""
+        """Run all jobs from this model and return their mean losses by row."""
         losses: dict[int, float] = {}
-        for start in range(0, len(jobs), GROUP):
-            group = jobs[start : start + GROUP]
+        for start in range(0, len(jobs), GROUP_SIZE):
+            group = jobs[start : start + GROUP_SIZE]
             with one_thread():
                 updates, means = self._train_group(model, group, lr)
             rows = [job.row for job in group]
@@ -43,73 +44,76 @@ class Batched(Inline):
             losses |= dict(zip(rows, means.tolist(), strict=False))
         return losses
 
-    def working(self) -> AbstractContextManager[None]:
-        """With one thread: two would wait for each other longer than they work."""
+    def threads(self) -> AbstractContextManager[None]:
+        """Context with one thread: two would spend more time waiting than computing."""
         return one_thread()
 
     def _train_group(self, model: Tensor, jobs: Sequence[Job], lr: float) -> tuple[Tensor, Tensor]:
-        """The updates (GROUP, width) and mean losses (GROUP,) of a padded group."""
+        """The updates (GROUP_SIZE, width) and mean losses (GROUP_SIZE,) of a padded group."""
         x, y = self._batches(jobs)
-        recipe = self.setting.recipe
-        weights = model.expand(GROUP, -1).clone()
+        training = self.config.training
+        weights = model.expand(GROUP_SIZE, -1).clone()
         restraints = self._restraints(jobs)
-        velocity, total = torch.zeros_like(weights), torch.zeros(GROUP, device=weights.device)
+        velocity, total = torch.zeros_like(weights), torch.zeros(GROUP_SIZE, device=weights.device)
         for inputs, targets in zip(x, y, strict=True):
             gradients, loss = self._gradient(weights, inputs, targets)
             total += loss
             if restraints is not None:
-                gradients = gradients.mul_(1 - restraints).add_(pull(weights - model, restraints))
-            if recipe.l2:
-                gradients = gradients.add_(weights, alpha=recipe.l2)
-            if recipe.momentum:
-                gradients = velocity.mul_(recipe.momentum).add_(gradients)
+                penalty = restraint_gradient(weights - model, restraints)
+                gradients = gradients.mul_(1 - restraints).add_(penalty)
+            if training.l2:
+                gradients = gradients.add_(weights, alpha=training.l2)
+            if training.momentum:
+                gradients = velocity.mul_(training.momentum).add_(gradients)
             weights.add_(gradients, alpha=-lr)
         return weights - model, total / len(x)
 
     def _restraints(self, jobs: Sequence[Job]) -> Tensor | None:
-        """Those of a padded group (GROUP, 1); None if there is none."""
-        given = [job.restraint for job in jobs]
-        given += [0.0] * (GROUP - len(given))
-        return torch.tensor(given, device=self.setting.device)[:, None] if any(given) else None
+        """The restraints of a padded group (GROUP_SIZE, 1), or None if no job has one."""
+        restraints = [job.restraint for job in jobs]
+        if not any(restraints):
+            return None
+        restraints += [0.0] * (GROUP_SIZE - len(restraints))
+        return torch.tensor(restraints, device=self.config.device)[:, None]
 
     def _batches(self, jobs: Sequence[Job]) -> tuple[Tensor, Tensor]:
-        """The batches of a group, step by step: x (K, GROUP, B, …) and y (K, GROUP, B)."""
+        """The batches of a group by step: x (K, GROUP_SIZE, B, …) and y (K, GROUP_SIZE, B)."""
         drawn = [job.batches() for job in jobs]
-        drawn += drawn[:1] * (GROUP - len(drawn))
-        device = self.setting.device
+        drawn += drawn[:1] * (GROUP_SIZE - len(drawn))
+        device = self.config.device
         x, y = (torch.stack(part, dim=1).to(device) for part in zip(*drawn, strict=True))
         return x, y
 
     def _gradient(self, weights: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         if x.dtype == torch.uint8:
-            x = (x.float() - self.setting.recipe.shift) / self.setting.recipe.scale
+            x = (x.float() - self.config.training.shift) / self.config.training.scale
         if self._gradients is None:
             with torch.enable_grad():
                 graph = make_fx(vmap(grad_and_value(self._loss())))(weights, x, y)
-            self._gradients = without_idle(graph).forward
+            self._gradients = without_reshapes(graph).forward
         return self._gradients(weights, x, y)
 
     def _loss(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """The loss of one client's batch as a function of its weights (width,)."""
-        recipe, module = self.setting.recipe, self.flat.module
+        training, module = self.config.training, self.flat.module
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         sizes = [p.numel() for _, p in named]
 
         def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
             parts = zip(named, torch.split(weights, sizes), strict=True)
             tensors = {name: part.view(p.shape) for (name, p), part in parts}
-            with recipe.autocast(weights.device):
+            with training.autocast(weights.device):
                 outputs = functional_call(module, tensors, (x,))
-            return recipe.losses(outputs, y).mean()
+            return training.losses(outputs, y).mean()
 
         return loss
 
 
-def without_idle(graph: GraphModule) -> GraphModule:
-    """Leave out operations that only say again what shape a tensor has: they are a third."""
-    idle = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+def without_reshapes(graph: GraphModule) -> GraphModule:
+    """Remove operations that reshape a tensor to the shape it has: a third of all operations."""
+    reshapes = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
     for node in graph.graph.nodes:
-        before = node.args[0] if node.target in idle else None
+        before = node.args[0] if node.target in reshapes else None
         if before is not None and before.meta["val"].shape == node.meta["val"].shape:
             node.replace_all_uses_with(before)
             graph.graph.erase_node(node)

@@ -1,4 +1,4 @@
-"""One client after the other, in this process: the plain reference, and the way on a GPU."""
+"""The engine that trains clients one by one in this process: the reference, and for GPUs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,37 +11,37 @@ from torch import Tensor
 from fedro.common.streams import seeded
 from fedro.models import FlatModel
 from fedro.simulation.client import evaluate, local_update
-from fedro.simulation.engines import Job, Setting, matrix
+from fedro.simulation.engines import EngineConfig, Job, allocate_updates
 
 
-class Inline:
-    """The engine without processes."""
+class InlineEngine:
+    """Trains one client after the other in this process."""
 
     kind = "inline"
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        self.flat = FlatModel(setting.build(), setting.device)
-        self.updates = matrix(setting.rows, self.flat.width, setting.device)
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self.flat = FlatModel(config.build(), config.device)
+        self.updates = allocate_updates(config.rows, self.flat.width, config.device)
 
     def train(self, model: Tensor, jobs: Sequence[Job], lr: float) -> dict[int, float]:
-        """Run all jobs from this model; their mean losses, by row."""
+        """Run all jobs from this model and return their mean losses by row."""
         return {job.row: self._train(model, job, lr) for job in jobs}
 
     def _train(self, model: Tensor, job: Job, lr: float) -> float:
-        x, y = (part.to(self.setting.device) for part in job.batches())
+        x, y = (part.to(self.config.device) for part in job.batches())
+        training, out = self.config.training, self.updates[job.row]
         with seeded(job.seed):
-            recipe, out = self.setting.recipe, self.updates[job.row]
-            return local_update(self.flat, model, x, y, recipe, lr, out, job.restraint)
+            return local_update(self.flat, model, x, y, training, lr, out, job.restraint)
 
     def evaluate(self, model: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss (m,) of each example, and whether it is right (m,)."""
-        x, y = (part.to(self.setting.device) for part in (x, y))
-        losses, right = evaluate(self.flat, model, x, y, self.setting.recipe)
-        return losses.cpu(), right.cpu()
+        """The loss of each example (m,), and whether it is classified correctly (m,)."""
+        x, y = (part.to(self.config.device) for part in (x, y))
+        losses, correct = evaluate(self.flat, model, x, y, self.config.training)
+        return losses.cpu(), correct.cpu()
 
-    def working(self) -> AbstractContextManager[None]:
-        """With as many threads as PyTorch has."""
+    def threads(self) -> AbstractContextManager[None]:
+        """Context with all of PyTorch's threads."""
         return nullcontext()
 
     def __enter__(self) -> Self:
@@ -58,7 +58,7 @@ class Inline:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute with one thread for a while."""
+    """Limit PyTorch to one thread within the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,19 +1,28 @@
-"""Many experiments: a grid in one TOML file, run side by side into one folder.
+"""Sweeps: many experiments from one TOML file, run side by side into one folder.
 
 ::
 
-    base = "demo"                                 # a built-in experiment or a file; may be left out
+    base = "demo"                                 # a built-in experiment or a file; optional
     rule = ["mean", "nnm | trimmed_mean"]         # a list is an axis: every combination is run
     seed = [0, 1, 2]
     sampled = [11, 31]
     tolerated = [4, 10]
-    zip = ["sampled", "tolerated"]                # lists that go together, first with first
+    zip = ["sampled", "tolerated"]                # these lists go together, first with first
 
-Each combination has its run folder in the sweep's. What is finished is kept, what was cut goes on,
-and a run that fails does not stop the others.
+Each combination has a run folder of its own inside the folder of the sweep. A sweep skips finished
+runs, resumes interrupted ones, and continues when a run fails.
 """
 
-from fedro.simulation.sweeps.grid import expand, read_sweep, varied, zipped
-from fedro.simulation.sweeps.running import News, Outcome, carry_out, sweep
+from fedro.simulation.sweeps.expansion import expand, read_sweep, to_sweep_values, varied_keys
+from fedro.simulation.sweeps.processes import Outcome, SweepEvent, run_sweep, sweep
 
-__all__ = ["News", "Outcome", "carry_out", "expand", "read_sweep", "sweep", "varied", "zipped"]
+__all__ = [
+    "Outcome",
+    "SweepEvent",
+    "expand",
+    "read_sweep",
+    "run_sweep",
+    "sweep",
+    "to_sweep_values",
+    "varied_keys",
+]

@@ -1,0 +1,128 @@
+"""``fedro plan``."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from run_cases import invoke
+
+PAPER = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
+
+
+def test_the_answer_its_alternatives_and_its_reasons_are_printed() -> None:
+    done = invoke(*PAPER)
+    assert done.exit_code == 0
+    text = " ".join(done.output.split())
+    assert "Sample 27 of 150 clients each round, and tolerate 9 Byzantine ones." in text
+    assert "If there are 23 Byzantine clients instead of 15" in text
+    for word in ("smallest possible", "all clients", "300", "no overrun"):
+        assert word in text
+
+
+def test_json_has_the_promised_keys() -> None:
+    done = invoke(*PAPER, "--json", "--sampled", "26", "--bound", "shifted")
+    plan = json.loads(done.stdout)
+    assert {key: plan[key] for key in ("sampled", "tolerated", "n_th", "n_opt", "bound")} == {
+        "sampled": 26,
+        "tolerated": 11,
+        "n_th": 26,
+        "n_opt": 150,
+        "bound": "shifted",
+    }
+    assert {"confidence_achieved", "n_min", "n_all", "kappa"} <= set(plan)
+
+
+def test_shares_are_accepted() -> None:
+    done = invoke("plan", "--clients", "155", "--byzantine", "10%", "--rounds", "9", "--json")
+    assert json.loads(done.stdout)["byzantine"] == 16  # rounded up
+    dropout = invoke(*PAPER, "--dropout", "5%", "--confidence", "99%", "--json")
+    assert json.loads(dropout.stdout)["dropout"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--byzantine", "80"], "half or more are Byzantine"),
+        (["--byzantine", "ten"], "write a whole number"),
+        (["--byzantine", "x%"], "a share like 5%"),
+        (["--byzantine", "nan"], "write a whole number"),
+        (["--clients", "-5"], "clients=-5"),
+        (["--clients", "nan"], "--clients"),
+        (["--confidence", "1.5"], "confidence=1.5"),
+        (["--confidence", "nan"], "confidence='nan'"),
+        (["--confidence", "1e400"], "confidence='1e400'"),
+        (["--dropout", "1e99999999"], "dropout='1e99999999'"),
+        (["--byzantine", "1e1000000%"], "byzantine='1e1000000%'"),
+        (["--clients", "1" + 36 * "0"], "clients="),
+        (["--max-kappa", "inf"], "max_kappa=inf"),
+        (["--dropout", "-1"], "dropout=-1"),
+        (["--bound", "wrong"], "Known: exact, shifted, literal"),
+        (["--sampled", "4"], "The least that works is 15"),
+        (["--rule", "no_such"], "unknown rule"),
+        (["--max-kappa", "nan"], "max_kappa=nan"),
+        (["--plot", "/proc/nowhere/plan.png"], "/proc/nowhere"),
+        (["--plot", "plan.xyz"], "must end in one of"),
+        (["--html", "/proc/nowhere/plan.html"], "/proc/nowhere"),
+        (["--html", "plan.png"], "must end in .html"),
+        (["--html", "plan.html", "--sampled", "40"], "no field for sampled"),
+        (["--no-such-option"], "No such option"),
+    ],
+)
+def test_wrong_input_is_explained_and_writes_nothing(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke(*PAPER, *arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_figure_and_a_page_are_written(tmp_path: Path) -> None:
+    picture = tmp_path / "new" / "plan.png"
+    assert f"Figure written to {picture}" in invoke(*PAPER, "--plot", picture).stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in picture.parent.iterdir()] == ["plan.png"]
+    page = tmp_path / "pages" / "plan.html"
+    assert f"Page written to {page}" in invoke(*PAPER, "--html", page).stdout
+    assert page.read_text().startswith("<!doctype html>")
+
+
+OWN_RULE = """
+from fedro.rules import register
+
+@register(cost="nd", source="a test", kappa=lambda n, b: 3.0 * b / (n - 2 * b))
+def trimmed(rows):
+    "A trimmed mean."
+    return rows.band(rows.b, rows.n - rows.b)
+
+@register(cost="nd", source="a test")
+def unproved(rows):
+    "Nobody knows."
+    return rows.band(0, rows.n)
+"""
+
+
+@pytest.mark.slow
+def test_a_plan_for_a_rule_of_your_own(tmp_path: Path) -> None:
+    (tmp_path / "my_rules.py").write_text(OWN_RULE)
+    words = ["plan", "--clients=50", "--byzantine=5", "--rounds=9", "--json"]
+    proved, unproved = (
+        subprocess.run(
+            [sys.executable, "-m", "fedro", *words, f"--rule=my_rules:{name}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
+        )
+        for name in ("trimmed", "unproved")
+    )
+    plan = json.loads(proved.stdout)
+    n, b = plan["sampled"], plan["tolerated"]
+    assert plan["kappa"] == pytest.approx(3 * b / (n - 2 * b))
+    assert plan["rule"] == "my_rules:trimmed"
+    assert unproved.returncode == 2
+    assert "has no proved κ: plan with another rule's" in " ".join(unproved.stderr.split())
