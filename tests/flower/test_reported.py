@@ -21,33 +21,33 @@ def run(tmp_path_factory):
     return path
 
 
-@pytest.trace.slow
+@pytest.mark.slow
 def test_the_report_tells_what_is_not_known(run, tmp_path):
     found = load_run(run)
-    assert (found.known, found.overrun) == (False, None)
+    assert (found.byzantine_known, found.overruns) == (False, None)
     write_report([run], tmp_path / "r.html", png=tmp_path / "png", csv=tmp_path / "csv")
     page = (tmp_path / "r.html").read_text()
-    assert "nobody knows who was bad" in page
-    assert "not known" in page
+    assert "it is unknown which of them were Byzantine" in page
+    assert "unknown" in page
     assert "while honest" not in page
-    assert "Most of it the server waits for replies" in page
+    assert "Most of this time the server waits for replies" in page
     assert "fedro run config.toml" not in page
-    assert "attack not known" in page
-    assert "and not for <code>fedro run</code>" in page
+    assert "attack unknown" in page
+    assert "so <code>fedro run</code> cannot repeat it" in page
     for invented in ("batch_size", "momentum", "local_steps"):  # what the clients never told
         assert invented not in page
     assert found.seed == int(read(run).summary["seed"])
-    for name in ("ledger.csv", "clients.csv"):
+    for name in ("unused_replies.csv", "clients.csv"):
         with (tmp_path / "csv" / name).open() as file:
-            assert {row["bad"] for row in csv.DictReader(file)} == {""}
+            assert {row["byzantine"] for row in csv.DictReader(file)} == {""}
 
 
-@pytest.trace.slow
+@pytest.mark.slow
 def test_simulated_and_deployed_runs_stand_side_by_side(run, tmp_path):
     given = {"clients": 20, "byzantine": 2, "sampled": 7, "tolerated": 2, "rounds": 6}
     for _ in run_into(run.parent / "simulated", Experiment(**given, attack="sign_flip")):
         pass
     write_report([run.parent], tmp_path / "r.html", csv=tmp_path / "csv")
     with (tmp_path / "csv" / "runs.csv").open() as file:
-        over = {row["dataset"]: row["rounds_over_tolerated"] for row in csv.DictReader(file)}
+        over = {row["dataset"]: row["overruns"] for row in csv.DictReader(file)}
     assert over == {"flower": "", "digits": "0"}

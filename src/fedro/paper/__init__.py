@@ -1,19 +1,19 @@
-"""The paper's figures, each made again from its own runs, with a verdict on what it claims.
+"""Reproduces the paper's figures and judges the claims that the paper makes about them.
 
-A figure has a *study* at each scale: ``paper`` is its full setting, ``desk`` what two cores do in
-about an hour on real data, ``smoke`` seconds on the digits. A study is a set of experiments, so a
-figure that was cut goes on where it was.
+Each figure has runs at three scales: ``paper`` is the paper's full setting, ``desk`` takes about an
+hour on two cores with real data, ``smoke`` takes seconds on the digits. The runs are recorded in
+run folders, so an interrupted reproduction continues where it stopped.
 """
 
 from fedro.common.registry import Table
 from fedro.paper import fig1, fig2, fig3, fig4
-from fedro.paper.making import make
-from fedro.paper.study import Ask, Figure
+from fedro.paper.figure import FigureRequest, PaperFigure
+from fedro.paper.reproduce import reproduce_figure
 
-FIGURES: Table[Figure] = Table("figure")
+FIGURES: Table[PaperFigure] = Table("figure")
 FIGURES["fig1"] = fig1.FIGURE
 FIGURES["fig2"] = fig2.FIGURE
 FIGURES["fig3"] = fig3.FIGURE
 FIGURES["fig4"] = fig4.FIGURE
 
-__all__ = ["FIGURES", "Ask", "Figure", "make"]
+__all__ = ["FIGURES", "FigureRequest", "PaperFigure", "reproduce_figure"]

@@ -1,4 +1,4 @@
-"""Figure 4: accuracy over the number of local steps K, under four attacks that go on unchanged."""
+"""Figure 4: accuracy over the number of local steps K under four attacks."""
 
 from statistics import fmean
 
@@ -6,71 +6,78 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure as Picture
 
 from fedro.common.figures import STYLE
-from fedro.paper.evidence import all_above, paired
 from fedro.paper.fig2 import smoke
-from fedro.paper.shared import ATTACKS, CHOICE, LOOKS, SMALL, data_taken, shortened, told
-from fedro.paper.study import (
-    Ask,
-    Figure,
-    Finding,
-    Panel,
+from fedro.paper.figure import (
+    ATTACK_DEFAULTS,
+    ATTACKS,
+    LINE_STYLES,
+    SMALL_MODEL,
+    ClaimResult,
+    FigurePanel,
+    FigureRequest,
+    FigureRuns,
+    PaperFigure,
     Row,
-    Study,
-    chosen,
-    panel,
-    results,
-    stated,
+    data_notes,
+    describe_keys,
+    final_results,
+    make_panel,
+    select_datasets,
+    shorten,
 )
+from fedro.paper.verdicts import format_differences, paired_differences, verdict_all_above
 from fedro.simulation.experiment import Experiment, read_experiment
 
 STEPS: tuple[int, ...] = (5, 10, 15, 20, 25, 30, 35)
-READ = {
-    "table": "b of the paper's table (its text has 15 for CIFAR-10), and the largest b̂ below half, "
-    "which the table does not state",
-    "text": "as in the paper's text, which keeps Figure 3's b̂ and has b = 15 for CIFAR-10; its "
-    "table has 30 for both",
+READING_NOTES = {
+    "table": "b from the paper's table (its text says 15 for CIFAR-10), and the largest b̂ below "
+    "half, because the table states none",
+    "text": "as in the paper's text, which keeps Figure 3's b̂ and says b = 15 for CIFAR-10; its "
+    "table says 30 for both",
 }
-STRONG = 2  # attacks of the four that are called the stronger ones
+STRONGER_ATTACKS = 2  # of the four
 
 
-def study(ask: Ask) -> Study:
-    """The runs at a scale."""
+def plan_runs(request: FigureRequest) -> FigureRuns:
+    """The runs at the requested scale."""
     femnist, cifar = read_experiment("femnist-steps"), read_experiment("cifar10-steps")
-    steps, seeds, savings = STEPS, 3, []
-    if ask.reading == "text":
+    steps, seeds, reductions = STEPS, 3, []
+    if request.reading == "text":
         femnist, cifar = femnist.replace(tolerated=11), cifar.replace(byzantine=15, tolerated=13)
-    if ask.scale == "desk":
+    if request.scale == "desk":
         steps = (5, 15, 35)
         femnist, cifar = (
-            shortened(base, 200).replace(model=SMALL, batch_size=8, evaluate_every=50)
+            shorten(base, 200).replace(model=SMALL_MODEL, batch_size=8, evaluate_every=50)
             for base in (femnist, cifar)
         )
-        savings = [
-            "a perceptron with 64 hidden units on normalized images for the CNNs",
+        reductions = [
+            "a perceptron with 64 hidden units on normalized images instead of the CNNs",
             "200 rounds instead of 500 (FEMNIST) and 1500 (CIFAR-10)",
             "K = 5, 15 and 35",
         ]
     bases = {"femnist": femnist, "cifar10": cifar}
-    if ask.scale == "smoke":
+    if request.scale == "smoke":
         steps, seeds = (1, 5, 10), 2
         small = smoke(femnist).replace(byzantine=10, client_lr="1/K", rounds=25)
         bases = {"digits": small.replace(sampled=15, tolerated=7)}
-        savings = ["digits, 50 clients of whom 10 are bad, 25 rounds"]
+        reductions = ["digits, 50 clients of which 10 are Byzantine, 25 rounds"]
     panels = [
-        _panel(name, base, steps, ask.seeds or seeds) for name, base in chosen(bases, ask).items()
+        _panel(name, base, steps, request.seeds or seeds)
+        for name, base in select_datasets(bases, request).items()
     ]
     choices = [
-        *data_taken(bases),
-        CHOICE,
-        f"{stated(panels, 'byzantine', 'tolerated')}: {READ[ask.reading]}",
-        f"not stated in the paper: {stated(panels, 'batch_size')}, and which K between 5 and 35",
-        "where |B_t| > b̂ the attack goes on unchanged",
-        f"the stronger attacks are the {STRONG} that leave the least accuracy over all K",
+        *data_notes(bases),
+        ATTACK_DEFAULTS,
+        f"{describe_keys(panels, 'byzantine', 'tolerated')}: {READING_NOTES[request.reading]}",
+        f"not stated in the paper: {describe_keys(panels, 'batch_size')}, and the values of K "
+        "between 5 and 35",
+        "an overrun (|B_t| > b̂) does not change the attack",
+        f"the stronger attacks are the {STRONGER_ATTACKS} with the lowest accuracy over all K",
     ]
-    return Study(panels, choices, savings)
+    return FigureRuns(panels, choices, reductions)
 
 
-def _panel(name: str, base: Experiment, steps: tuple[int, ...], seeds: int) -> Panel:
+def _panel(name: str, base: Experiment, steps: tuple[int, ...], seeds: int) -> FigurePanel:
     points: dict[str, tuple[Row, Experiment]] = {
         f"attack={attack},K={k}": (
             {"attack": attack, "local_steps": k},
@@ -83,54 +90,56 @@ def _panel(name: str, base: Experiment, steps: tuple[int, ...], seeds: int) -> P
         f"n = {base.clients}, b = {base.byzantine}, n̂ = {base.sampled}, "
         f"b̂ = {base.tolerated}, T = {base.rounds}"
     )
-    return panel(name, setting, points, seeds)
+    return make_panel(name, setting, points, seeds)
 
 
-def judge(study: Study, rows: list[Row]) -> list[Finding]:
-    """Does accuracy under the stronger attacks grow with K?"""
-    findings = []
-    for part in study.panels:
-        here = [row for row in rows if row["dataset"] == part.dataset]
+def judge(runs: FigureRuns, rows: list[Row]) -> list[ClaimResult]:
+    """Judge whether accuracy under the stronger attacks grows with K."""
+    results = []
+    for panel in runs.panels:
+        here = [row for row in rows if row["dataset"] == panel.dataset]
         if here:
-            findings.append(_grows(part, here))
-    return findings
+            results.append(_grows(panel, here))
+    return results
 
 
-def _grows(part: Panel, rows: list[Row]) -> Finding:
+def _grows(panel: FigurePanel, rows: list[Row]) -> ClaimResult:
     few, many = min(row["local_steps"] for row in rows), max(row["local_steps"] for row in rows)
-    left = {
-        attack: fmean(found)
+    accuracy = {
+        attack: fmean(values)
         for attack in ATTACKS
-        if (found := [row["accuracy"] for row in rows if row["attack"] == attack])
+        if (values := [row["accuracy"] for row in rows if row["attack"] == attack])
     }
-    strong = sorted(left.keys() - {"none"}, key=lambda attack: left[attack])[:STRONG]
+    strong = sorted(accuracy.keys() - {"none"}, key=lambda attack: accuracy[attack])[
+        :STRONGER_ATTACKS
+    ]
     gains = {
-        attack: paired(
+        attack: paired_differences(
             rows, {"attack": attack, "local_steps": few}, {"attack": attack, "local_steps": many}
         )
-        for attack in left
+        for attack in accuracy
     }
-    return Finding(
-        f"{part.name}: more local steps help against each of the stronger attacks "
+    return ClaimResult(
+        f"{panel.name}: more local steps help against each of the stronger attacks "
         f"({', '.join(ATTACKS[attack] for attack in strong)}).",
-        all_above([gains[attack] for attack in strong]),
-        f"From K = {few} to {many}: {told(gains)}.",
+        verdict_all_above([gains[attack] for attack in strong]),
+        f"From K = {few} to {many}: {format_differences(gains)}.",
     )
 
 
-def draw(study: Study, rows: list[Row]) -> Picture:
+def draw(runs: FigureRuns, rows: list[Row]) -> Picture:
     """A panel for each data set, a line for each attack."""
-    parts = [p for p in study.panels if any(row["dataset"] == p.dataset for row in rows)]
+    panels = [p for p in runs.panels if any(row["dataset"] == p.dataset for row in rows)]
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(
-            1, len(parts), figsize=(1.2 + 5.4 * len(parts), 4.4), squeeze=False
+            1, len(panels), figsize=(1.2 + 5.4 * len(panels), 4.4), squeeze=False
         )
-        for part, axes in zip(parts, grid[0], strict=True):
-            here = [row for row in rows if row["dataset"] == part.dataset]
+        for panel, axes in zip(panels, grid[0], strict=True):
+            here = [row for row in rows if row["dataset"] == panel.dataset]
             steps = sorted({row["local_steps"] for row in here})
             for place, (attack, label) in enumerate(ATTACKS.items()):
-                color, mark = LOOKS[attack]
-                found = [
+                color, marker = LINE_STYLES[attack]
+                accuracies = [
                     [
                         100 * row["accuracy"]
                         for row in here
@@ -138,12 +147,12 @@ def draw(study: Study, rows: list[Row]) -> Picture:
                     ]
                     for k in steps
                 ]
-                if not all(found):
+                if not all(accuracies):
                     continue
-                mean = [fmean(values) for values in found]
+                mean = [fmean(values) for values in accuracies]
                 spread = (
-                    [m - min(values) for m, values in zip(mean, found, strict=True)],
-                    [max(values) - m for m, values in zip(mean, found, strict=True)],
+                    [m - min(values) for m, values in zip(mean, accuracies, strict=True)],
+                    [max(values) - m for m, values in zip(mean, accuracies, strict=True)],
                 )
                 shift = (place - 2) * 0.008 * (steps[-1] - steps[0])  # so that bars do not overlap
                 axes.errorbar(
@@ -151,7 +160,7 @@ def draw(study: Study, rows: list[Row]) -> Picture:
                     mean,
                     yerr=spread,
                     color=color,
-                    marker=mark,
+                    marker=marker,
                     ms=5,
                     lw=1.4,
                     elinewidth=0.8,
@@ -159,7 +168,7 @@ def draw(study: Study, rows: list[Row]) -> Picture:
                 )
             axes.set_xticks(steps)
             axes.set_xlabel("local steps K")
-            axes.set_title(part.title, loc="left", fontsize=9)
+            axes.set_title(panel.title, loc="left", fontsize=9)
         grid[0][0].set_ylabel("accuracy of the final model (%)")
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.0), ncols=3)
@@ -167,4 +176,6 @@ def draw(study: Study, rows: list[Row]) -> Picture:
     return figure
 
 
-FIGURE = Figure("Accuracy over the number of local steps", study, judge, draw, results)
+FIGURE = PaperFigure(
+    "Accuracy over the number of local steps", plan_runs, judge, draw, final_results
+)

@@ -1,48 +1,72 @@
-"""A report on runs, from their folders alone: a page for the browser, pictures, tables.
-
->>> from fedro.report import write_report
->>> write_report(["/nowhere"], "report.html")
-Traceback (most recent call last):
-fedro.runs.files.RunFolderError: /nowhere is not a folder: name run folders, or folders of them
-"""
+"""Reports on runs, made from their run folders: an HTML page, PNG charts and CSV files."""
 
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from fedro.common.atomic_files import put
-from fedro.report.runs import find
-from fedro.report.series import Study, study
+from fedro.common.atomic_files import write_atomically
+from fedro.report.run_data import find_runs
+from fedro.report.series import group_runs
 
-__all__ = ["Written", "write_report"]
+__all__ = ["ReportFiles", "write_report"]
 
-Name = str | PathLike[str]
+PathName = str | PathLike[str]
 
 
-class Written(NamedTuple):
-    """What was written, and what should be said about the runs."""
+class ReportFiles(NamedTuple):
+    """The files that `write_report` wrote, and its remarks about the runs."""
 
-    files: list[Path]
-    study: Study
+    files: list[Path]  # the page first
+    notes: list[str]  # damaged, unfinished or duplicate runs, differing versions
 
 
 def write_report(
-    runs: Sequence[Name], out: Name, *, png: Name | None = None, csv: Name | None = None
-) -> Written:
-    """Read the runs in these folders and write a page; also pictures and tables, into folders."""
-    from fedro.report.page import page
-    from fedro.report.sections import sections
+    runs: Sequence[PathName],
+    out: PathName,
+    *,
+    png: PathName | None = None,
+    csv: PathName | None = None,
+) -> ReportFiles:
+    """Write an HTML page about runs, and optionally its charts as PNG and its numbers as CSV.
 
-    found = study(*find([Path(path) for path in runs]))
-    parts = sections(found)
-    files = [put(Path(out), page(found, parts))]
+    The page needs no other file and no network. Runs that are still going on are shown up to
+    their last recorded round. Damaged run folders are left out and mentioned in the notes.
+
+    Args:
+        runs: Run folders, or folders that contain run folders at any depth.
+        out: The HTML file to write, such as ``"report.html"``.
+        png: A folder for the charts as PNG files. None writes no charts.
+        csv: A folder for ``runs.csv``, ``rounds.csv``, ``clients.csv`` and
+            ``unused_replies.csv``. None writes no tables.
+
+    Returns:
+        The written files, the page first, and notes about the runs that a reader should know.
+
+    Raises:
+        RunFolderError: If a path is not a folder, or no intact run was found.
+        OSError: If a file cannot be written.
+
+    Example:
+        >>> from fedro.report import write_report
+        >>> write_report(["/nowhere"], "report.html")
+        Traceback (most recent call last):
+        fedro.runs.errors.RunFolderError: /nowhere is not a folder: name run folders, or folders \
+of them
+    """
+    from fedro.report.page import render_page, report_sections
+
+    data = group_runs(*find_runs([Path(path) for path in runs]))
+    sections = report_sections(data)
+    files = [write_atomically(Path(out), render_page(data, sections))]
     if png is not None:
-        from fedro.report.pictures import draw
+        from fedro.report.png_charts import write_png
 
-        files += [draw(chart, Path(png)) for part in parts for chart in part.charts]
+        files += [write_png(chart, Path(png)) for section in sections for chart in section.charts]
     if csv is not None:
-        from fedro.report.tables import tables
+        from fedro.report.csv_files import csv_files
 
-        files += [put(Path(csv) / name, text) for name, text in tables(found).items()]
-    return Written(files, found)
+        files += [
+            write_atomically(Path(csv) / name, text) for name, text in csv_files(data).items()
+        ]
+    return ReportFiles(files, data.notes)

@@ -1,86 +1,86 @@
-"""What a chart shows, said once; `interactive` makes it for the browser, `pictures` as PNG."""
+"""Descriptions of charts, tables and sections.
+
+`plotly_charts` draws a `Chart` for the browser, `png_charts` as a PNG file.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-INK = -1  # the color of text, dark on light and light on dark
-COLORS = (  # Okabe and Ito's, which people of any color vision tell apart; black is INK
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-)
-DASHES = 4  # solid, dashed, dotted, both: once the colors are used up
-Kind = Literal["line", "points", "bars", "area"]
+from fedro.common.palette import CATEGORICAL
+
+INK = -1  # the color of text: dark on light paper, light on dark paper
+DASH_STYLES = 4  # solid, dashed, dotted, dash-dotted: used once the colors run out
+TraceKind = Literal["line", "points", "bars", "area"]
 Numbers = Sequence[float | None]
 
 
 @dataclass(frozen=True)
-class Mark:
-    """A line, points or bars. Marks of one name are in the legend once, and hidden together."""
+class Trace:
+    """A line, points or bars.
+
+    Traces with the same name share one entry of the legend, which hides or shows all of them.
+    """
 
     name: str
     x: Sequence[float] | Sequence[str]
     y: Sequence[float | None] | Sequence[str]
-    kind: Kind = "line"
+    kind: TraceKind = "line"
     color: int = INK
     dash: int = 0
-    low: Numbers | None = None  # a band around the line
+    low: Numbers | None = None  # the lower edge of a band around the line
     high: Numbers | None = None
-    what: str = ""  # it is, where the name alone does not say it
-    text: Sequence[str] | None = None  # of each point, when it is pointed at
+    measure: str = ""  # what is drawn, where the name alone does not say it
+    text: Sequence[str] | None = None  # shown when the pointer is over a point
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What is along an axis."""
+    """The title and scale of an axis."""
 
     title: str
     percent: bool = False
     log: bool = False
-    whole: bool = False  # numbers without fractions
-    zero: bool = False  # begins at 0
-    range: tuple[float, float] | None = None  # what it shows
-    names: Sequence[str] | None = None  # instead of numbers
+    integers: bool = False  # tick labels without fractions
+    from_zero: bool = False
+    range: tuple[float, float] | None = None
+    names: Sequence[str] | None = None  # categories instead of numbers
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A pair of axes. Bars lie down if the names are on the y axis."""
+    """A pair of axes with traces. Bars are horizontal if the categories are on the y axis."""
 
     title: str
-    marks: Sequence[Mark]
+    traces: Sequence[Trace]
     x: Axis
     y: Axis
 
     @property
-    def lying(self) -> bool:
-        """Do the bars lie?"""
-        return self.y.names is not None and any(mark.kind == "bars" for mark in self.marks)
+    def horizontal(self) -> bool:
+        """Whether the panel has horizontal bars."""
+        return self.y.names is not None and any(trace.kind == "bars" for trace in self.traces)
 
 
 @dataclass(frozen=True)
-class Heat:
-    """A table of numbers in colors; in each row, one cell is the worst."""
+class HeatMap:
+    """A colored table of numbers in which the worst cell of each row is framed."""
 
     title: str
     rows: Sequence[str]
     columns: Sequence[str]
     values: Sequence[Numbers]
     texts: Sequence[Sequence[str]]
-    worst: Sequence[int | None]  # the column, for each row
+    worst: Sequence[int | None]  # the column of the worst cell in each row
     measure: str
     percent: bool
 
 
-def brightness(heat: Heat, row: int, column: int) -> float:
-    """Where a cell is on the color scale, from 0 (bad, dark) to 1 (good, bright)."""
-    value = heat.values[row][column]
-    known = [number for line in heat.values for number in line if number is not None]
-    if value is None or heat.percent:
+def brightness(heat_map: HeatMap, row: int, column: int) -> float:
+    """Position of a cell on the color scale, from 0 (bad, dark) to 1 (good, bright)."""
+    value = heat_map.values[row][column]
+    known = [number for line in heat_map.values for number in line if number is not None]
+    if value is None or heat_map.percent:
         return value or 0.0
     low, high = min(known), max(known)
     return (high - value) / (high - low) if high > low else 0.0
@@ -88,72 +88,69 @@ def brightness(heat: Heat, row: int, column: int) -> float:
 
 @dataclass(frozen=True)
 class Chart:
-    """Panels with one legend, and a sentence on how to read them."""
+    """Panels with one legend, and a text on how to read them."""
 
-    key: str  # also the name of its picture
+    key: str  # also the name of the PNG file
     title: str
     text: str
-    panels: Sequence[Panel | Heat]
+    panels: Sequence[Panel | HeatMap]
 
     @property
-    def legend(self) -> list[Mark]:
-        """A mark of each name."""
-        found: dict[str, Mark] = {}
+    def legend(self) -> list[Trace]:
+        """The first trace with each name."""
+        traces: dict[str, Trace] = {}
         for panel in self.panels:
-            for mark in () if isinstance(panel, Heat) else panel.marks:
-                found.setdefault(mark.name, mark)
-        return list(found.values())
+            for trace in () if isinstance(panel, HeatMap) else panel.traces:
+                traces.setdefault(trace.name, trace)
+        return list(traces.values())
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows of text under a header; the numeric columns are aligned to the right."""
+class TextTable:
+    """Rows of text under a header. The page aligns numeric columns to the right."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    title: str = ""  # if it has one, the table is folded under it
+    title: str = ""  # a table with a title is collapsed under it
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report."""
+    """A section of the report."""
 
     key: str
     title: str
-    link: str  # the title, in a word or two
+    link: str  # a short title for the navigation
     text: Sequence[str] = ()
     charts: Sequence[Chart] = ()
-    tables: Sequence[Table] = field(default=())
+    tables: Sequence[TextTable] = field(default=())
 
 
-def style(number: int) -> tuple[int, int]:
-    """Color and dash of the line with this number."""
-    return number % len(COLORS), number // len(COLORS) % DASHES
+def line_style(number: int) -> tuple[int, int]:
+    """Color and dash style of the line with this number."""
+    return number % len(CATEGORICAL), number // len(CATEGORICAL) % DASH_STYLES
 
 
-def longest(sections: Iterable[Section]) -> int:
-    """The number of points in the longest mark."""
-    return max(
-        (len(mark.x) for mark in _marks(sections)),
-        default=0,
-    )
+def max_points(sections: Iterable[Section]) -> int:
+    """The number of points in the longest trace."""
+    return max((len(trace.x) for trace in _traces(sections)), default=0)
 
 
-def _marks(sections: Iterable[Section]) -> Iterable[Mark]:
+def _traces(sections: Iterable[Section]) -> Iterable[Trace]:
     for section in sections:
         for chart in section.charts:
             for panel in chart.panels:
-                yield from () if isinstance(panel, Heat) else panel.marks
+                yield from () if isinstance(panel, HeatMap) else panel.traces
 
 
-def thinned(sections: Sequence[Section], most: int) -> list[Section]:
-    """With at most so many points in each line, the first and the last among them."""
+def thin_sections(sections: Sequence[Section], limit: int) -> list[Section]:
+    """Keep at most `limit` points of each line, always including the first and the last."""
     return [
         replace(
             section,
             charts=[
-                replace(chart, panels=[_thin_panel(panel, most) for panel in chart.panels])
+                replace(chart, panels=[_thin_panel(panel, limit) for panel in chart.panels])
                 for chart in section.charts
             ],
         )
@@ -161,20 +158,20 @@ def thinned(sections: Sequence[Section], most: int) -> list[Section]:
     ]
 
 
-def _thin_panel(panel: Panel | Heat, most: int) -> Panel | Heat:
-    if isinstance(panel, Heat):
+def _thin_panel(panel: Panel | HeatMap, limit: int) -> Panel | HeatMap:
+    if isinstance(panel, HeatMap):
         return panel
-    return replace(panel, marks=[_thin(mark, most) for mark in panel.marks])
+    return replace(panel, traces=[_thin_trace(trace, limit) for trace in panel.traces])
 
 
-def _thin(mark: Mark, most: int) -> Mark:
-    count = len(mark.x)
-    if count <= most or mark.kind == "bars":
-        return mark
-    picked = sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
+def _thin_trace(trace: Trace, limit: int) -> Trace:
+    count = len(trace.x)
+    if count <= limit or trace.kind == "bars":
+        return trace
+    picked = sorted({round(i * (count - 1) / (limit - 1)) for i in range(limit)})
 
-    def some(values: Sequence[object] | None) -> list[object] | None:
+    def pick(values: Sequence[object] | None) -> list[object] | None:
         return None if values is None else [values[i] for i in picked]
 
-    changes = {name: some(getattr(mark, name)) for name in ("x", "y", "low", "high", "text")}
-    return replace(mark, **changes)  # type: ignore[arg-type]
+    changes = {name: pick(getattr(trace, name)) for name in ("x", "y", "low", "high", "text")}
+    return replace(trace, **changes)  # type: ignore[arg-type]

@@ -1,216 +1,233 @@
-"""What went wrong, or was done about it: refused replies, void rounds, takeovers, choices; time."""
+"""What happened in the rounds: unused replies, void rounds, takeovers, chosen attacks, time."""
 
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fedro.report.chart import Axis, Chart, Mark, Panel, Section, Table
-from fedro.report.comparison import ranges
-from fedro.report.progress import round_axis
-from fedro.report.runs import Run
-from fedro.report.series import MOST_PANELS, Series, Study, mean
+from fedro.report.chart import Axis, Chart, Panel, Section, TextTable, Trace
+from fedro.report.curves import rounds_axis
+from fedro.report.results import format_ranges
+from fedro.report.run_data import RunData
+from fedro.report.series import MAX_PANELS, ReportData, Series, mean
 
-MOST_ROWS, MOST_REASONS = 400, 3  # on the page
-PARTS = ("train", "attack", "aggregate", "measure", "evaluate")
-KINDS = {"rejected": 1, "missing": 0}  # their colors
-SIMULATING = "All clients, the attackers and the server share one machine here."
-WAITING = "Most of it the server waits for replies."
+MAX_ROWS, MAX_REASONS = 400, 3  # in a table of the page; in a cell
+PHASES = ("train", "attack", "aggregate", "measure", "evaluate")
+REPLY_COLORS = {"rejected": 1, "missing": 0}
+SIMULATED_TIME = "All clients, the attackers and the server shared one machine."
+DEPLOYED_TIME = "Most of this time the server waits for replies."
 
 
-class Event(NamedTuple):
-    """A reply that was not used."""
+class UnusedReply(NamedTuple):
+    """A reply that the server could not use."""
 
     round: int
     client: int
-    bad: bool | None  # None: nobody knows
-    kind: str  # rejected or missing
+    byzantine: bool | None  # None in a deployed run, where it is unknown
+    kind: str  # "rejected" or "missing"
     reason: str
 
 
-def events(run: Run) -> Iterator[Event]:
-    """All replies of a run that were not used, in order."""
-    for line in run.lines:
-        bad = None if line.byzantine is None else set(line.byzantine)
-        for kind in KINDS:
-            for client, reason in getattr(line, kind).items():
-                known = None if bad is None else client in bad
-                yield Event(line.round, client, known, kind, reason)
+RepliesBySeries = dict[str, list[tuple[RunData, UnusedReply]]]
 
 
-def ledger(study: Study) -> Section:
+def unused_replies(run: RunData) -> Iterator[UnusedReply]:
+    """All rejected and missing replies of a run, in the order of rounds."""
+    for round_ in run.rounds:
+        byzantine = None if round_.byzantine is None else set(round_.byzantine)
+        for kind in REPLY_COLORS:
+            for client, reason in getattr(round_, kind).items():
+                known = None if byzantine is None else client in byzantine
+                yield UnusedReply(round_.round, client, known, kind, reason)
+
+
+def replies_section(data: ReportData) -> Section:
     """Rejected and missing replies by reason and by client; void rounds; takeovers."""
-    found = {
-        s.name: [(run, event) for run in s.runs for event in events(run)] for s in study.series
+    replies: RepliesBySeries = {
+        series.name: [(run, reply) for run in series.runs for reply in unused_replies(run)]
+        for series in data.series
     }
-    seen = {event.kind for pairs in found.values() for _, event in pairs}
-    text = [f"No reply was {kind}." for kind in KINDS if kind not in seen]
+    seen = {reply.kind for pairs in replies.values() for _, reply in pairs}
+    text = [f"No reply was {kind}." for kind in REPLY_COLORS if kind not in seen]
     charts, tables = [], []
-    if any(found.values()):
-        charts.append(_ledger_chart(study, found))
-        tables += [_by_reason(found), _by_client(found)]
-    for word, rows in (("void", _voids(study)), ("taken over", _takeovers(study))):
-        if rows:
-            header = ("series", "seed", f"rounds {word}", "which", "why")
-            tables.append(Table(header, rows))
-        else:
-            text.append(f"No round was {word}.")
+    if any(replies.values()):
+        charts.append(_replies_chart(data, replies))
+        tables += [_by_reason(replies), _by_client(replies)]
+    if void := _void_rows(data):
+        tables.append(TextTable(("series", "seed", "void rounds", "which", "why"), void))
+    else:
+        text.append("No round was void.")
+    if takeovers := _takeover_rows(data):
+        tables.append(TextTable(("series", "seed", "takeovers", "in rounds", "why"), takeovers))
+    else:
+        text.append("The attackers took over the model in no round.")
     return Section(
-        "ledger", "Replies that were not used, and lost rounds", "Ledger", text, charts, tables
+        "replies", "Unused replies, void rounds and takeovers", "Replies", text, charts, tables
     )
 
 
-def _ledger_chart(study: Study, found: dict[str, list[tuple[Run, Event]]]) -> Chart:
+def _replies_chart(data: ReportData, replies: RepliesBySeries) -> Chart:
     panels = []
-    for name, pairs in found.items():
-        marks = []
-        for kind, color in KINDS.items():
-            chosen = [(run, event) for run, event in pairs if event.kind == kind]
+    for name, pairs in replies.items():
+        traces = []
+        for kind, color in REPLY_COLORS.items():
+            chosen = [(run, reply) for run, reply in pairs if reply.kind == kind]
             if chosen:
-                x, y = [e.round for _, e in chosen], [float(e.client) for _, e in chosen]
-                words = [_told(run, event) for run, event in chosen]
-                marks.append(Mark(kind, x, y, "points", color, text=words))
-        if marks:
-            panels.append(Panel(name, marks, round_axis(study), Axis("client", whole=True)))
-    text = "Each point is a reply that was not used. It lowers the number of replies, never b̂."
+                x, y = [r.round for _, r in chosen], [float(r.client) for _, r in chosen]
+                texts = [_hover_text(run, reply) for run, reply in chosen]
+                traces.append(Trace(kind, x, y, "points", color, text=texts))
+        if traces:
+            panels.append(Panel(name, traces, rounds_axis(data), Axis("client", integers=True)))
+    text = (
+        "Each point is a reply that the server did not use. It reduces the number of updates, "
+        "never the tolerance b̂."
+    )
     return Chart(
-        "ledger", "Rejected and missing replies", text + _cut(panels), panels[:MOST_PANELS]
+        "replies", "Rejected and missing replies", text + _cut_note(panels), panels[:MAX_PANELS]
     )
 
 
-def _told(run: Run, event: Event) -> str:
-    who = f"{_who(event)} client".strip()
-    return f"{event.kind}: {event.reason} ({who} {event.client}, seed {run.seed})"
+def _hover_text(run: RunData, reply: UnusedReply) -> str:
+    client = f"{_honesty(reply)} client".strip()
+    return f"{reply.kind}: {reply.reason} ({client} {reply.client}, seed {run.seed})"
 
 
-def _who(event: Event) -> str:
-    return "" if event.bad is None else "bad" if event.bad else "honest"
+def _honesty(reply: UnusedReply) -> str:
+    return "" if reply.byzantine is None else "Byzantine" if reply.byzantine else "honest"
 
 
-def _cut(panels: list[Panel]) -> str:
-    if len(panels) <= MOST_PANELS:
+def _cut_note(panels: list[Panel]) -> str:
+    if len(panels) <= MAX_PANELS:
         return ""
-    return f" The first {MOST_PANELS} of {len(panels)} series; the tables below have all."
+    return f" Shown are the first {MAX_PANELS} of {len(panels)} series; the tables have all."
 
 
-def _by_reason(found: dict[str, list[tuple[Run, Event]]]) -> Table:
+def _by_reason(replies: RepliesBySeries) -> TextTable:
     rows = []
-    for name, pairs in found.items():
-        groups: dict[tuple[str, str], list[Event]] = {}
-        for _, event in pairs:
-            groups.setdefault((event.kind, event.reason), []).append(event)
+    for name, pairs in replies.items():
+        groups: dict[tuple[str, str], list[UnusedReply]] = {}
+        for _, reply in pairs:
+            groups.setdefault((reply.kind, reply.reason), []).append(reply)
         for (kind, reason), members in groups.items():
-            of_bad = sum(event.bad is True for event in members)
-            of_honest = sum(event.bad is False for event in members)
-            clients = len({event.client for event in members})
-            counts = (len(members), of_bad, of_honest, clients)
+            byzantine = sum(reply.byzantine is True for reply in members)
+            honest = sum(reply.byzantine is False for reply in members)
+            clients = len({reply.client for reply in members})
+            counts = (len(members), byzantine, honest, clients)
             rows.append([name, kind, reason, *map(str, counts)])
-    header = ("series", "", "reason", "replies", "of bad clients", "of honest clients", "clients")
-    return Table(header, rows)
+    header = (
+        *("series", "", "reason", "replies"),
+        *("of Byzantine clients", "of honest clients", "clients"),
+    )
+    return TextTable(header, rows)
 
 
-def _by_client(found: dict[str, list[tuple[Run, Event]]]) -> Table:
+def _by_client(replies: RepliesBySeries) -> TextTable:
     groups: dict[tuple[str, int, int, str, str, str], list[int]] = {}
-    for name, pairs in found.items():
-        for run, event in pairs:
-            key = (name, run.seed, event.client, _who(event), event.kind, event.reason)
-            groups.setdefault(key, []).append(event.round)
+    for name, pairs in replies.items():
+        for run, reply in pairs:
+            key = (name, run.seed, reply.client, _honesty(reply), reply.kind, reply.reason)
+            groups.setdefault(key, []).append(reply.round)
     rows = [
-        [*map(str, key), str(len(rounds)), ranges(rounds)] for key, rounds in sorted(groups.items())
+        [*map(str, key), str(len(rounds)), format_ranges(rounds)]
+        for key, rounds in sorted(groups.items())
     ]
     note = ""
-    if len(rows) > MOST_ROWS:
-        note = f"The first {MOST_ROWS} of {len(rows)} lines; ledger.csv (--csv) has all."
+    if len(rows) > MAX_ROWS:
+        note = f"The first {MAX_ROWS} of {len(rows)} lines; unused_replies.csv (--csv) has all."
     header = ("series", "seed", "client", "", "", "reason", "replies", "rounds")
-    return Table(header, rows[:MOST_ROWS], "By client: who, why and in which rounds", note)
+    return TextTable(header, rows[:MAX_ROWS], "By client, with reasons and rounds", note)
 
 
-def _voids(study: Study) -> list[list[str]]:
+def _void_rows(data: ReportData) -> list[list[str]]:
     rows = []
-    for series in study.series:
+    for series in data.series:
         for run in series.runs:
             reasons: dict[str, list[int]] = {}
-            for line in run.lines:
-                if line.void is not None:
-                    reasons.setdefault(line.void, []).append(line.round)
+            for round_ in run.rounds:
+                if round_.void is not None:
+                    reasons.setdefault(round_.void, []).append(round_.round)
             if reasons:
                 which = [number for rounds in reasons.values() for number in rounds]
-                ordered = sorted(reasons, key=lambda why: -len(reasons[why]))
-                told = [f"{why} ({len(reasons[why])}×)" for why in ordered[:MOST_REASONS]]
-                told += ["…"] * (len(reasons) > MOST_REASONS)
-                count = f"{len(which)} of {len(run.lines)}"
-                rows.append([series.name, str(run.seed), count, ranges(which), "; ".join(told)])
-    return rows[:MOST_ROWS]
+                frequent = sorted(reasons, key=lambda reason: -len(reasons[reason]))
+                texts = [f"{why} ({len(reasons[why])}×)" for why in frequent[:MAX_REASONS]]
+                texts += ["…"] * (len(reasons) > MAX_REASONS)
+                count = f"{len(which)} of {len(run.rounds)}"
+                rows.append(
+                    [series.name, str(run.seed), count, format_ranges(which), "; ".join(texts)]
+                )
+    return rows[:MAX_ROWS]
 
 
-def _takeovers(study: Study) -> list[list[str]]:
+def _takeover_rows(data: ReportData) -> list[list[str]]:
     rows = []
-    for series in study.series:
+    for series in data.series:
         for run in series.runs:
-            which = [line.round for line in run.lines if line.takeover]
-            why = "more bad clients than tolerated, and the attack seized the model"
+            which = [round_.round for round_ in run.rounds if round_.takeover]
+            why = "more Byzantine clients than tolerated, and the attack replaced the model"
             if which:
-                count = f"{len(which)} of {len(run.lines)}"
-                rows.append([series.name, str(run.seed), count, ranges(which), why])
-    return rows[:MOST_ROWS]
+                count = f"{len(which)} of {len(run.rounds)}"
+                rows.append([series.name, str(run.seed), count, format_ranges(which), why])
+    return rows[:MAX_ROWS]
 
 
-def choices(study: Study) -> Section | None:
-    """Which attack was chosen, where the attackers choose."""
+def attack_choices_section(data: ReportData) -> Section | None:
+    """Which attack was chosen in each round, for attacks that choose among others."""
     panels, rows = [], []
-    for series in study.series:
-        chosen = [(run, line) for run, line in series.lines if line.attack is not None]
-        counts = Counter(str(line.attack) for _, line in chosen)
+    for series in data.series:
+        chosen = [(run, round_) for run, round_ in series.rounds if round_.attack is not None]
+        counts = Counter(str(round_.attack) for _, round_ in chosen)
         if not counts:
             continue
         names = [name for name, _ in counts.most_common()]
-        x, y = [line.round for _, line in chosen], [str(line.attack) for _, line in chosen]
-        words = [f"{line.attack} (seed {run.seed})" for run, line in chosen]
-        marks = [Mark("chosen", x, y, "points", 0, text=words)]
-        panels.append(Panel(series.name, marks, round_axis(study), Axis("", names=names)))
+        x, y = [r.round for _, r in chosen], [str(r.attack) for _, r in chosen]
+        texts = [f"{round_.attack} (seed {run.seed})" for run, round_ in chosen]
+        traces = [Trace("chosen", x, y, "points", 0, text=texts)]
+        panels.append(Panel(series.name, traces, rounds_axis(data), Axis("", names=names)))
         rows += [
             [series.name, name, f"{count} of {len(chosen)}", f"{100 * count / len(chosen):.0f}%"]
             for name, count in counts.most_common()
         ]
     if not panels:
         return None
-    title = "Which attack “worst” chose"
+    title = "Attacks chosen by “worst”"
     text = (
-        "The attackers tried several in each round and sent the one that moves the rule furthest."
+        "In each round the attackers tried several attacks and sent the one that moves the "
+        "aggregate furthest."
     )
-    chart = Chart("choices", title, text + _cut(panels), panels[:MOST_PANELS])
-    table = Table(("series", "attack", "rounds", "share"), rows)
-    return Section("choices", title, "Choices", charts=[chart], tables=[table])
+    chart = Chart("choices", title, text + _cut_note(panels), panels[:MAX_PANELS])
+    table = TextTable(("series", "attack", "rounds", "share"), rows)
+    return Section("choices", title, "Chosen attacks", charts=[chart], tables=[table])
 
 
-def time(study: Study) -> Section | None:
-    """Where a round's time goes."""
-    spent = {series.name: _seconds(series) for series in study.series}
-    parts = [*PARTS, *sorted({part for found in spent.values() for part in found} - {*PARTS})]
-    names = [name for name, found in spent.items() if found]
+def time_section(data: ReportData) -> Section | None:
+    """How long each phase of a round takes."""
+    spent = {series.name: _mean_seconds(series) for series in data.series}
+    recorded = {phase for seconds in spent.values() for phase in seconds}
+    phases = [*PHASES, *sorted(recorded - {*PHASES})]
+    names = [name for name, seconds in spent.items() if seconds]
     if not names:
         return None
-    slow = max(sum(found.values()) for found in spent.values()) >= 1
+    slow = max(sum(seconds.values()) for seconds in spent.values()) >= 1
     unit, scale = ("seconds", 1) if slow else ("milliseconds", 1000)
-    marks = [
-        Mark(part, [scale * spent[name].get(part, 0.0) for name in names], names, "bars", number)
-        for number, part in enumerate(parts)
+    traces = [
+        Trace(phase, [scale * spent[name].get(phase, 0.0) for name in names], names, "bars", number)
+        for number, phase in enumerate(phases)
     ]
     chart = Chart(
         "time",
         "Time per round",
-        "Mean over rounds and seeds, without each run's first round, which warms up. "
-        + (WAITING if study.deployed else SIMULATING),
-        [Panel("", marks, Axis(f"{unit} a round", zero=True), Axis("", names=names))],
+        "Mean over rounds and seeds, without the first round of each run, which warms up. "
+        + (DEPLOYED_TIME if data.deployed else SIMULATED_TIME),
+        [Panel("", traces, Axis(f"{unit} per round", from_zero=True), Axis("", names=names))],
     )
     rows = []
     for name in names:
-        values = [spent[name].get(part, 0.0) for part in parts]
+        values = [spent[name].get(phase, 0.0) for phase in phases]
         rows.append([name, *(f"{1000 * value:.3g} ms" for value in (*values, sum(values)))])
-    table = Table(("series", *parts, "in all"), rows, "As numbers")
+    table = TextTable(("series", *phases, "total"), rows, "As numbers")
     return Section("time", chart.title, "Time", charts=[chart], tables=[table])
 
 
-def _seconds(series: Series) -> dict[str, float]:
-    lines = [line for run in series.runs for line in run.lines[1:] or run.lines]
-    parts = {part for line in lines for part in line.seconds}
-    return {part: mean([line.seconds.get(part, 0.0) for line in lines]) for part in parts}
+def _mean_seconds(series: Series) -> dict[str, float]:
+    rounds = [round_ for run in series.runs for round_ in run.rounds[1:] or run.rounds]
+    phases = {phase for round_ in rounds for phase in round_.seconds}
+    return {phase: mean([round_.seconds.get(phase, 0.0) for round_ in rounds]) for phase in phases}

@@ -1,4 +1,4 @@
-"""The report as one page that needs nothing else: text, tables, charts and what draws them."""
+"""The report as one self-contained HTML page with text, tables, charts and their script."""
 
 import json
 import re
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from fedro.common.text import counted
-from fedro.report.chart import Chart, Heat, Mark, Section, Table, longest, thinned
-from fedro.report.interactive import THEMES, plots
-from fedro.report.runs import Run
-from fedro.report.series import Study
+from fedro.report import curves, events, results, sampling
+from fedro.report.chart import Chart, HeatMap, Section, TextTable, Trace, max_points, thin_sections
+from fedro.report.plotly_charts import THEMES, plotly_panels
+from fedro.report.run_data import RunData
+from fedro.report.series import ReportData
 
 ASSETS = Path(__file__).parent / "assets"
-LIMIT = 10_000_000  # bytes of charts in a page, besides the library that draws them
-POLICY = (  # whatever a run folder holds, the page asks nobody for anything
+MAX_CHART_BYTES = 10_000_000  # in a page, besides the library that draws them
+POLICY = (  # whatever text a run folder contains, the page loads nothing
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
 NUMBER = re.compile(
@@ -24,14 +25,35 @@ NUMBER = re.compile(
 DASHES = ("", "7 4", "2 3", "8 3 2 3")
 
 
-def page(study: Study, sections: Sequence[Section], limit: int = LIMIT) -> str:
-    """The page; points are left out if it would be too large otherwise."""
+SECTIONS = (  # in the order of the page
+    results.overview_section,
+    results.heat_map_section,
+    curves.accuracy_section,
+    curves.clients_section,
+    curves.loss_section,
+    curves.backdoor_section,
+    sampling.byzantine_section,
+    curves.kappa_section,
+    events.replies_section,
+    events.attack_choices_section,
+    events.time_section,
+    sampling.invitations_section,
+)
+
+
+def report_sections(data: ReportData) -> list[Section]:
+    """The sections for which the runs have data, in the order of the page."""
+    return [section for make in SECTIONS if (section := make(data)) is not None]
+
+
+def render_page(data: ReportData, sections: Sequence[Section], limit: int = MAX_CHART_BYTES) -> str:
+    """The HTML page. Charts are drawn with fewer points if they would exceed `limit` bytes."""
     from plotly.offline import get_plotlyjs
 
-    sections, data, note = fitting(sections, limit)
-    notes = [*study.notes, *note]
+    sections, charts, note = fit_to_limit(sections, limit)
+    notes = [*data.notes, *note]
     body = [_section(section) for section in sections]
-    names = [(section.key, section.link) for section in sections] + [("again", "Run it again")]
+    names = [(section.key, section.link) for section in sections] + [("repeat", "Repeat")]
     links = "".join(f'<li><a href="#{key}">{escape(title)}</a></li>' for key, title in names)
     asset = {name: (ASSETS / f"report.{name}").read_text("utf-8") for name in ("css", "js")}
     return f"""<!doctype html>
@@ -40,24 +62,24 @@ def page(study: Study, sections: Sequence[Section], limit: int = LIMIT) -> str:
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(_title(study))}</title>
+<title>{escape(_title(data))}</title>
 <style>
 {asset["css"]}</style>
 </head>
 <body>
 <header>
-<h1>{escape(_title(study))}</h1>
-<p class="soft">{_made(study.runs)}<span class="hint">. Click a name in a legend to hide or show
-it, twice to see it alone.</span> <span class="hint drag">Drag in a chart to zoom, click twice to
-go back.</span></p>
+<h1>{escape(_title(data))}</h1>
+<p class="soft">{_versions(data.runs)}<span class="hint">. Click a name in a legend to hide or show
+it, double-click to show it alone.</span> <span class="hint drag">Drag in a chart to zoom,
+double-click to zoom out.</span></p>
 {_notes(notes)}
-<noscript><p class="notes">The charts need JavaScript; the tables do not.</p></noscript>
+<noscript><p class="notes">The charts need JavaScript; the tables work without it.</p></noscript>
 </header>
 <nav aria-label="Contents"><ul>{links}</ul></nav>
 <main>
-{"".join(body)}{_again(study)}</main>
-<footer class="soft">Made by fedro from the run folders alone.</footer>
-<script type="application/json" id="charts">{data}</script>
+{"".join(body)}{_repeat(data)}</main>
+<footer class="soft">Made by fedro from the run folders.</footer>
+<script type="application/json" id="charts">{charts}</script>
 <script>{get_plotlyjs()}</script>
 <script>
 {asset["js"]}</script>
@@ -66,34 +88,36 @@ go back.</span></p>
 """
 
 
-def fitting(sections: Sequence[Section], limit: int) -> tuple[Sequence[Section], str, list[str]]:
-    """The sections with as many points as the limit allows, their data, and what to say of it."""
-    data, most, full = _data(sections), longest(sections), longest(sections)
+def fit_to_limit(
+    sections: Sequence[Section], limit: int
+) -> tuple[Sequence[Section], str, list[str]]:
+    """The sections with as many points as the limit allows, their JSON, and a note if thinned."""
+    charts, points, all_points = _chart_json(sections), max_points(sections), max_points(sections)
     shown = sections
-    while len(data) > limit and most > 20:
-        most = most // 2
-        shown = thinned(sections, most)
-        data = _data(shown)
+    while len(charts) > limit and points > 20:
+        points = points // 2
+        shown = thin_sections(sections, points)
+        charts = _chart_json(shown)
     if shown is sections:
-        return sections, data, []
+        return sections, charts, []
     note = (
-        f"To keep this page small, lines are drawn with at most {most} of up to {full} points, "
-        "evenly spread, the first and the last among them. Tables count all; rounds.csv (--csv) "
-        "has all."
+        f"To keep this page small, lines are drawn with at most {points} of up to {all_points} "
+        "points, evenly spread, including the first and the last. The tables count all rounds, "
+        "and rounds.csv (--csv) contains them."
     )
-    return shown, data, [note]
+    return shown, charts, [note]
 
 
-def _data(sections: Sequence[Section]) -> str:
-    """JSON that cannot end the script element it stands in."""
-    found: dict[str, Any] = {
+def _chart_json(sections: Sequence[Section]) -> str:
+    """All charts as JSON, escaped so that no text can end the script element."""
+    panels: dict[str, Any] = {
         f"{chart.key}-{number}": {"chart": chart.key, **plot}
         for section in sections
         for chart in section.charts
-        for number, plot in enumerate(plots(chart))
+        for number, plot in enumerate(plotly_panels(chart))
     }
     text = json.dumps(
-        {"themes": THEMES, "plots": found},
+        {"themes": THEMES, "plots": panels},
         allow_nan=False,
         separators=(",", ":"),
         default=list,
@@ -101,12 +125,12 @@ def _data(sections: Sequence[Section]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _title(study: Study) -> str:
-    data = list(dict.fromkeys(str(run.config["dataset"]) for run in study.runs))
-    return f"{', '.join(data[:3])}{' …' if len(data) > 3 else ''}: training under attack"
+def _title(data: ReportData) -> str:
+    names = list(dict.fromkeys(str(run.config["dataset"]) for run in data.runs))
+    return f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''}: training under attack"
 
 
-def _made(runs: Sequence[Run]) -> str:
+def _versions(runs: Sequence[RunData]) -> str:
     first, last = min(run.created for run in runs), max(run.created for run in runs)
     days = sorted({first[:10], last[:10]})
     versions = sorted({str(run.versions.get("fedro", "?")) for run in runs})
@@ -133,7 +157,7 @@ def _section(section: Section) -> str:
 
 def _chart(chart: Chart, titled: bool) -> str:
     title = f"<h3>{escape(chart.title)}</h3>" if titled else ""
-    one = " one" if len(chart.panels) == 1 or isinstance(chart.panels[0], Heat) else ""
+    one = " one" if len(chart.panels) == 1 or isinstance(chart.panels[0], HeatMap) else ""
     panels = "".join(
         f'<div class="panel">{_panel_title(panel.title)}'
         f'<div class="scroll"><div class="plot" id="{chart.key}-{number}" role="img" '
@@ -150,32 +174,33 @@ def _panel_title(title: str) -> str:
 
 
 def _legend(chart: Chart) -> str:
-    marks = chart.legend
-    if len(marks) < 2:
+    traces = chart.legend
+    if len(traces) < 2:
         return ""
     keys = "".join(
-        f'<button type="button" aria-pressed="true" data-name="{escape(mark.name)}" '
-        f'title="hide or show; double click: alone">{_swatch(mark)}{escape(mark.name)}</button>'
-        for mark in marks
+        f'<button type="button" aria-pressed="true" data-name="{escape(trace.name)}" '
+        'title="click: hide or show; double-click: show alone">'
+        f"{_swatch(trace)}{escape(trace.name)}</button>"
+        for trace in traces
     )
     return f'<div class="legend" data-chart="{chart.key}">{keys}</div>'
 
 
-def _swatch(mark: Mark) -> str:
-    color = "var(--ink)" if mark.color < 0 else f"var(--c{mark.color})"
-    if mark.kind == "line":
+def _swatch(trace: Trace) -> str:
+    color = "var(--ink)" if trace.color < 0 else f"var(--c{trace.color})"
+    if trace.kind == "line":
         shape = (
             f'<line x1="0" y1="6" x2="26" y2="6" stroke="{color}" stroke-width="2.5" '
-            f'stroke-dasharray="{DASHES[mark.dash]}"/>'
+            f'stroke-dasharray="{DASHES[trace.dash]}"/>'
         )
-    elif mark.kind == "points":
+    elif trace.kind == "points":
         shape = f'<circle cx="13" cy="6" r="4.5" fill="{color}"/>'
     else:
         shape = f'<rect x="5" y="0" width="16" height="12" rx="2" fill="{color}"/>'
     return f'<svg width="26" height="12" aria-hidden="true">{shape}</svg>'
 
 
-def _table(table: Table) -> str:
+def _table(table: TextTable) -> str:
     numeric = [_numeric(column) for column in zip(*table.rows, strict=True)]
     head = _cells("th", table.header, numeric)
     rows = "".join(f"<tr>{_cells('td', row, numeric)}</tr>" for row in table.rows)
@@ -197,7 +222,7 @@ def _cells(tag: str, cells: Iterable[str], numeric: Sequence[bool]) -> str:
 
 
 def _cell(text: str, right: bool) -> str:
-    """A range in parentheses goes under its number."""
+    """A range in parentheses is shown below its number."""
     number, bracket, rest = text.partition(" (")
     if right and bracket:
         return f"{escape(number)}<small>{escape(rest.removesuffix(')'))}</small>"
@@ -208,32 +233,37 @@ def _numeric(column: Sequence[str]) -> bool:
     return all(NUMBER.fullmatch(cell) for cell in column)
 
 
-def _again(study: Study) -> str:
-    """The exact configuration of every run, and what it was run with."""
+def _repeat(data: ReportData) -> str:
+    """The configuration, versions and fingerprint of every run."""
     runs = "".join(
         _run(series.name, run, f"config-{i}-{j}")
-        for i, series in enumerate(study.series)
+        for i, series in enumerate(data.series)
         for j, run in enumerate(series.runs)
     )
     how = (
-        "<p>Each run's exact configuration. Save it as <code>config.toml</code>, then</p>"
+        "<p>The exact configuration of each run. To repeat a run, save its configuration as "
+        "<code>config.toml</code> and call</p>"
         "<pre>fedro run config.toml</pre>"
-        "<p>The same versions on the same kind of machine give the same bits.</p>"
+        "<p>With the same versions on the same kind of machine, the result is the same to the "
+        "bit.</p>"
     )
-    if study.deployed:
-        how = "<p>What each run was started with; start its Flower app with the same.</p>"
-    return f'<section id="again">\n<h2>Run it again</h2>\n{how}{runs}</section>\n'
+    if data.deployed:
+        how = (
+            "<p>The settings of each run. To repeat a run, start its Flower app with the same "
+            "settings.</p>"
+        )
+    return f'<section id="repeat">\n<h2>Repeat a run</h2>\n{how}{runs}</section>\n'
 
 
-def _run(name: str, run: Run, key: str) -> str:
+def _run(name: str, run: RunData, key: str) -> str:
     state = "" if run.finished else ", unfinished"
-    facts = {"folder": run.path, "begun": run.created, **run.versions, **run.fingerprint}
-    rows = [[str(k), str(v)] for k, v in facts.items() if v is not None]
+    details = {"folder": run.path, "created": run.created, **run.versions, **run.fingerprint}
+    rows = [[str(k), str(v)] for k, v in details.items() if v is not None]
     table = "".join(f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in rows)
-    own = "an object" in str(run.fingerprint.get("model", ""))
-    note = "<p>Its model was given as an object in Python: give it again.</p>" if own else ""
+    own_model = "an object" in str(run.fingerprint.get("model", ""))
+    note = "<p>The model was passed as a Python object. Pass it again.</p>" if own_model else ""
     if run.deployed:
-        note = "<p>Its clients were real: this is to read, and not for <code>fedro run</code>.</p>"
+        note = "<p>This run used real clients, so <code>fedro run</code> cannot repeat it.</p>"
     return (
         f'<details class="run"><summary>{escape(name)}, seed {run.seed}{state}</summary>'
         f'<button type="button" class="copy" data-from="{key}">copy</button>{note}'

@@ -1,19 +1,18 @@
-"""Series: runs that differ only in their seed, named and arranged by what the others differ in."""
+"""Groups runs that differ only in their seed into series, and names the series."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fedro.report.runs import Line, Run
+from fedro.report.run_data import RoundData, RunData
 
-FREE = ("seed", "workers", "checkpoint_every")  # keys that do not tell one series from another
-FIRST = ("rule", "attack")  # keys that name a series before all others, and without their key
-MOST_PANELS = 24  # side by side; more would be more than one can look at
+KEYS_WITHIN_A_SERIES = ("seed", "workers", "checkpoint_every")  # runs of a series may differ here
+LEADING_KEYS = ("rule", "attack")  # come first in a series' name, as values without their key
+MAX_PANELS = 24  # side by side in one chart
 
-
-TOLD = (  # the score of a run on real clients
-    "What clients say of the model on their own test data: the mean without the b̂ answers that "
-    "are most extreme on each side"
+REPORTED_BY_CLIENTS = (  # explains the score of a deployed run
+    "Reported by the clients on their own test data: the mean without the b̂ most extreme answers "
+    "on each side"
 )
 
 
@@ -21,50 +20,50 @@ TOLD = (  # the score of a run on real clients
 class Series:
     """Runs that differ only in their seed."""
 
-    name: str  # the keys in which it differs from others
-    line: str  # what it is called in a panel: the first of these keys, and those not in `panel`
-    panel: str  # the panel it is drawn in: the other keys, if that makes few enough panels
-    color: int  # of the line; the same for the same name in all panels
-    runs: list[Run]
+    name: str  # the values of the keys in which the series differ
+    label: str  # the name inside a panel: the first of these keys, and those not in `panel`
+    panel: str  # the title of its panel: the other keys, if that gives few enough panels
+    color: int  # the same for the same label in all panels
+    runs: list[RunData]
 
     @property
     def config(self) -> dict[str, Any]:
-        """What its runs have in common, and the first one's seed."""
+        """The configuration that the runs share, with the seed of the first."""
         return self.runs[0].config
 
     @property
-    def lines(self) -> Iterable[tuple[Run, Line]]:
+    def rounds(self) -> Iterable[tuple[RunData, RoundData]]:
         """All rounds of all runs."""
-        return ((run, line) for run in self.runs for line in run.lines)
+        return ((run, round_) for run in self.runs for round_ in run.rounds)
 
 
 @dataclass(frozen=True)
-class Study:
-    """All that a report is about."""
+class ReportData:
+    """The series of a report, and how they differ."""
 
     series: list[Series]
-    differing: list[str]  # keys, without the seed
-    naming: list[str]  # those that name the series: without the ones that follow from others
+    differing: list[str]  # the keys in which runs differ, without the seed
+    naming: list[str]  # those in the series' names: keys that follow from others are left out
     notes: list[str]  # what a reader must know before anything else
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[RunData]:
         """All runs."""
         return [run for series in self.series for run in series.runs]
 
     @property
     def deployed(self) -> bool:
-        """Whether all its clients were real, so that nothing is known but what they say."""
+        """Whether all runs used real clients, so that only the clients' reports are known."""
         return all(run.deployed for run in self.runs)
 
     @property
     def panels(self) -> list[str]:
-        """The names of the panels that series are drawn in."""
+        """The titles of the panels in which series are drawn."""
         return list(dict.fromkeys(series.panel for series in self.series))
 
 
-class Track(NamedTuple):
-    """A number over rounds: its mean over seeds, and the smallest and largest."""
+class Curve(NamedTuple):
+    """A number over rounds: its mean, minimum and maximum over seeds."""
 
     rounds: list[int]
     mean: list[float | None]
@@ -73,27 +72,39 @@ class Track(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Is there anything to see?"""
+        """Whether any value is known."""
         return any(value is not None for value in self.mean)
 
 
-def track(
-    series: Series, value: Callable[[Line], float | None], *, gaps: bool = True, scored: bool = True
-) -> Track:
-    """Over the rounds that were evaluated (or over all).
+def mean_curve(
+    series: Series,
+    value: Callable[[RoundData], float | None],
+    *,
+    gaps: bool = True,
+    scored: bool = True,
+) -> Curve:
+    """The mean of a value over the seeds of a series, for evaluated rounds or for all rounds.
 
-    Where a seed's number is not finite there is a gap; or it is left out, if gaps are not wanted.
+    Args:
+        series: The runs to average.
+        value: Reads the value from a round; None where it is unknown or not finite.
+        gaps: Leave a gap in rounds where any seed's value is None. Otherwise such seeds are
+            left out of the mean.
+        scored: Use evaluated rounds only.
     """
-    found: dict[int, list[float | None]] = {}
-    for _, line in series.lines:
-        if line.score is not None or not scored:
-            found.setdefault(line.round, []).append(value(line))
-    rows = [(round, _spread(values, gaps)) for round, values in sorted(found.items())]
-    columns = [[spread[i] for _, spread in rows] for i in range(3)]
-    return Track([round for round, _ in rows], *columns)
+    values_by_round: dict[int, list[float | None]] = {}
+    for _, round_ in series.rounds:
+        if round_.score is not None or not scored:
+            values_by_round.setdefault(round_.round, []).append(value(round_))
+    rows = [
+        (number, _mean_and_range(values, gaps))
+        for number, values in sorted(values_by_round.items())
+    ]
+    columns = [[numbers[i] for _, numbers in rows] for i in range(3)]
+    return Curve([number for number, _ in rows], *columns)
 
 
-def _spread(
+def _mean_and_range(
     values: Sequence[float | None], gaps: bool
 ) -> tuple[float | None, float | None, float | None]:
     known = [value for value in values if value is not None]
@@ -103,101 +114,105 @@ def _spread(
 
 
 def mean(values: Sequence[float]) -> float:
-    """One number's mean is that number, to the bit."""
+    """The mean. For a single value it is exactly that value."""
     return values[0] if len(values) == 1 else sum(values) / len(values)
 
 
-def study(runs: Sequence[Run], notes: Sequence[str] = ()) -> Study:
-    """Group runs into series, name them, and say what is odd about them."""
-    kept, twice = _without_copies(runs)
-    keys = list(dict.fromkeys(key for run in kept for key in run.config if key not in FREE))
-    keys.sort(key=lambda key: FIRST.index(key) if key in FIRST else len(FIRST))
+def group_runs(runs: Sequence[RunData], notes: Sequence[str] = ()) -> ReportData:
+    """Group runs into named series and collect notes about duplicates and differing versions."""
+    kept, duplicates = _without_duplicates(runs)
+    keys = list(
+        dict.fromkeys(key for run in kept for key in run.config if key not in KEYS_WITHIN_A_SERIES)
+    )
+    keys.sort(key=lambda key: LEADING_KEYS.index(key) if key in LEADING_KEYS else len(LEADING_KEYS))
     differing = [key for key in keys if len({_text(run.config.get(key)) for run in kept}) > 1]
-    groups: dict[tuple[str, ...], list[Run]] = {}
+    groups: dict[tuple[str, ...], list[RunData]] = {}
     for run in sorted(
-        kept, key=lambda run: [_rank(run.config.get(k)) for k in [*differing, "seed"]]
+        kept, key=lambda run: [_sort_key(run.config.get(k)) for k in [*differing, "seed"]]
     ):
         groups.setdefault(tuple(_text(run.config.get(key)) for key in differing), []).append(run)
-    naming = _naming(list(groups.values()), differing)
-    series = _arranged(list(groups.values()), naming)
-    return Study(series, differing, naming, [*notes, *twice, *_unfinished(kept), *_versions(kept)])
+    naming = _naming_keys(list(groups.values()), differing)
+    series = _name_series(list(groups.values()), naming)
+    all_notes = [*notes, *duplicates, *_unfinished(kept), *_differing_versions(kept)]
+    return ReportData(series, differing, naming, all_notes)
 
 
-def _without_copies(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """The same run in two folders counts once: the folder that has more of it."""
-    best: dict[str, Run] = {}
+def _without_duplicates(runs: Sequence[RunData]) -> tuple[list[RunData], list[str]]:
+    """Of two folders that hold the same run, keep the one with more rounds."""
+    best: dict[str, RunData] = {}
     notes = []
     for run in runs:
-        settings = {key: value for key, value in run.config.items() if key not in FREE[1:]}
-        identity = repr(sorted(settings.items())) + repr(sorted(run.fingerprint.items()))
+        config = {k: v for k, v in run.config.items() if k not in KEYS_WITHIN_A_SERIES[1:]}
+        identity = repr(sorted(config.items())) + repr(sorted(run.fingerprint.items()))
         other = best.setdefault(identity, run)
         if other is not run:
-            more, less = (run, other) if len(run.lines) > len(other.lines) else (other, run)
+            more, less = (run, other) if len(run.rounds) > len(other.rounds) else (other, run)
             best[identity] = more
-            notes.append(f"{less.path} is the same run as {more.path}, and is left out.")
+            notes.append(f"{less.path} is the same run as {more.path}, so it is left out.")
     return list(best.values()), notes
 
 
 def _text(value: Any) -> str:
-    """A value as one writes it; lists of lists have no other name than their text."""
     return "not set" if value is None else str(value)
 
 
-def _rank(value: Any) -> tuple[int, float, str]:
-    """Numbers by size; nothing, then texts in their order."""
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    """Sorts missing values first, then numbers by size, then texts."""
     if isinstance(value, (int, float)):
         return 1, float(value), ""
     text = _text(value)
     return (0, 0.0, "") if text in ("none", "not set") else (2, 0.0, text)
 
 
-def _naming(groups: Sequence[Sequence[Run]], differing: Sequence[str]) -> list[str]:
-    """The keys that are needed to tell groups apart: not one that follows from another."""
+def _naming_keys(groups: Sequence[Sequence[RunData]], differing: Sequence[str]) -> list[str]:
+    """The keys that are needed to tell the groups apart, without keys determined by another."""
     needed: list[str] = []
     for key in differing:
         pairs = {
             other: {(_text(g[0].config.get(other)), _text(g[0].config.get(key))) for g in groups}
             for other in needed
         }
-        follows = any(len(seen) == len({a for a, _ in seen}) for seen in pairs.values())
-        if key in FIRST or not follows:
+        determined = any(len(seen) == len({a for a, _ in seen}) for seen in pairs.values())
+        if key in LEADING_KEYS or not determined:
             needed.append(key)
-    return needed or list(FIRST)
+    return needed or list(LEADING_KEYS)
 
 
-def _arranged(groups: Sequence[list[Run]], keys: Sequence[str]) -> list[Series]:
-    """The first key tells lines apart and the others panels, or as many of them as make few."""
-    names = [[_part(key, runs[0].config.get(key)) for key in keys] for runs in groups]
-    end = 1 if len(groups) == 1 else len(keys)  # the keys from 1 to here tell panels apart
-    while len({tuple(parts[1:end]) for parts in names}) > MOST_PANELS:
+def _name_series(groups: Sequence[list[RunData]], keys: Sequence[str]) -> list[Series]:
+    """The first key tells lines apart; the others make panels, up to `MAX_PANELS` of them."""
+    names = [[_key_and_value(key, runs[0].config.get(key)) for key in keys] for runs in groups]
+    end = 1 if len(groups) == 1 else len(keys)  # keys[1:end] make panels
+    while len({tuple(parts[1:end]) for parts in names}) > MAX_PANELS:
         end -= 1
-    lines = [_joined(parts[:1] + parts[end:]) for parts in names]
-    colors = {line: number for number, line in enumerate(dict.fromkeys(lines))}
+    labels = [_joined(parts[:1] + parts[end:]) for parts in names]
+    colors = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     return [
-        Series(_joined(parts), line, _joined(parts[1:end]), colors[line], runs)
-        for parts, line, runs in zip(names, lines, groups, strict=True)
+        Series(_joined(parts), label, _joined(parts[1:end]), colors[label], runs)
+        for parts, label, runs in zip(names, labels, groups, strict=True)
     ]
 
 
-def _part(key: str, value: Any) -> str:
-    return _text(value) if key in FIRST else f"{key}={_text(value)}"
+def _key_and_value(key: str, value: Any) -> str:
+    return _text(value) if key in LEADING_KEYS else f"{key}={_text(value)}"
 
 
 def _joined(parts: Sequence[str]) -> str:
     return " · ".join(parts)
 
 
-def _unfinished(runs: Sequence[Run]) -> list[str]:
+def _unfinished(runs: Sequence[RunData]) -> list[str]:
     return [
-        f"{run.path} is unfinished: {len(run.lines)} of {run.rounds} rounds are shown."
+        f"{run.path} is unfinished: {len(run.rounds)} of {run.planned_rounds} rounds are shown."
         for run in runs
         if not run.finished
     ]
 
 
-def _versions(runs: Sequence[Run]) -> list[str]:
-    """Runs of other versions or machines may differ for that alone."""
+def _differing_versions(runs: Sequence[RunData]) -> list[str]:
+    """A note if the runs come from different versions or machines, which alone changes results."""
     keys = ("fedro", "torch", "numpy", "python", "cpu", "device")
     seen = {key: sorted({_text(run.fingerprint.get(key)) for run in runs}) for key in keys}
     odd = [f"{key}: {', '.join(values)}" for key, values in seen.items() if len(values) > 1]
-    return [f"The runs were not all made with the same versions ({'; '.join(odd)})."] if odd else []
+    if not odd:
+        return []
+    return [f"The runs were made with different versions or machines ({'; '.join(odd)})."]

@@ -1,4 +1,4 @@
-"""Runs as their folders tell them, checked once so that nothing after this need doubt a value."""
+"""Reads run folders into `RunData` and checks every value, so that the charts can rely on them."""
 
 import math
 import os
@@ -8,24 +8,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedro.runs import RunFolderError, read
-from fedro.runs.identity import read_run
+from fedro.runs import RunFolderError, read, read_run_json
 from fedro.simulation.experiment import Experiment
 
-SIGNS = ("run.json", "rounds.jsonl", "summary.json")  # one of these, and a folder is a run's
-DEPLOYED = "flower"  # the data set of runs whose clients keep their data to themselves
+RUN_FILES = ("run.json", "rounds.jsonl", "summary.json")  # any of them marks a run folder
+DEPLOYED = "flower"  # the `dataset` of deployed runs, whose clients keep their data
 SCORES = ("accuracy", "clients", "worst", "loss", "backdoor")
-Score = Mapping[str, float | None]
+ScoreValues = Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line of rounds.jsonl."""
+class RoundData:
+    """One round of a run, from its line of rounds.jsonl."""
 
     round: int
     lr: float | None
     sampled: list[int]
-    byzantine: list[int] | None  # None in deployment: nobody knows
+    byzantine: list[int] | None  # None in a deployed run, where it is unknown
     missing: dict[int, str]
     rejected: dict[int, str]
     void: str | None
@@ -37,80 +36,80 @@ class Line:
     kappa_seen: float | None
     kappa_proved: float | None
     seconds: dict[str, float]
-    score: Score | None
+    score: ScoreValues | None
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run folder."""
+class RunData:
+    """A run, from its folder."""
 
     path: Path
-    config: dict[str, Any]  # as run, with the defaults of keys that it does not have
+    config: dict[str, Any]  # with the defaults of keys that the file leaves out
     toml: str
     fingerprint: dict[str, Any]
     versions: dict[str, Any]
     created: str
-    lines: list[Line]
+    rounds: list[RoundData]
     finished: bool
     sampled: int  # n̂
     tolerated: int  # b̂
-    output: Score | None  # the score of the run's output, once it is complete
-    examples: list[int] | None  # that each client trains on, where it was written down
+    output_score: ScoreValues | None  # the score of the trained model, once the run is finished
+    examples: list[int] | None  # training examples of each client, where recorded
 
     @property
     def deployed(self) -> bool:
-        """Whether its clients were real ones."""
+        """Whether the run used real clients through Flower."""
         return bool(self.config["dataset"] == DEPLOYED)
 
     @property
     def seed(self) -> int:
-        """Of every draw."""
+        """The seed of all random streams."""
         return int(self.config["seed"])
 
     @property
-    def rounds(self) -> int:
-        """T, how many there are to be."""
+    def planned_rounds(self) -> int:
+        """T, the number of rounds of the finished run."""
         return int(self.config["rounds"])
 
     @property
     def byzantine(self) -> int:
-        """b, the number of bad clients."""
+        """b, the number of Byzantine clients."""
         return int(self.config["byzantine"])
 
     @property
     def clients(self) -> int | None:
-        """n, where the folder tells it."""
+        """n, or None if the folder does not record it."""
         if self.config["clients"] is None:
             return None if self.examples is None else len(self.examples)
         return int(self.config["clients"])
 
     @cached_property
-    def final(self) -> Score | None:
-        """The score of the output; of an unfinished run, the last until now."""
+    def last_score(self) -> ScoreValues | None:
+        """The score of the trained model; for an unfinished run, of its last evaluation."""
         if self.finished:
-            return self.output
-        return next((line.score for line in reversed(self.lines) if line.score), None)
+            return self.output_score
+        return next((round_.score for round_ in reversed(self.rounds) if round_.score), None)
 
     @property
-    def known(self) -> bool:
-        """Whether it is known who is bad: in a simulation, not in deployment."""
-        return all(line.byzantine is not None for line in self.lines)
+    def byzantine_known(self) -> bool:
+        """Whether the run records who is Byzantine: a simulation does, a deployment cannot."""
+        return all(round_.byzantine is not None for round_ in self.rounds)
 
     @property
-    def overrun(self) -> int | None:
-        """Rounds with more bad clients than tolerated, where that is known."""
-        if not self.known:
+    def overruns(self) -> int | None:
+        """Rounds that sampled more Byzantine clients than tolerated; None if unknown."""
+        if not self.byzantine_known:
             return None
-        return sum(len(line.byzantine or ()) > self.tolerated for line in self.lines)
+        return sum(len(round_.byzantine or ()) > self.tolerated for round_ in self.rounds)
 
     @property
     def seconds(self) -> float:
-        """That all rounds took."""
-        return sum(sum(line.seconds.values()) for line in self.lines)
+        """The time that all rounds took."""
+        return sum(sum(round_.seconds.values()) for round_ in self.rounds)
 
 
-def load(path: Path) -> Run:
-    """The run in a folder, or an error that names what is damaged."""
+def load_run(path: Path) -> RunData:
+    """Read a run folder, or raise a `RunFolderError` that names what is damaged."""
     try:
         return _run(path)
     except RunFolderError:
@@ -120,42 +119,42 @@ def load(path: Path) -> Run:
         raise RunFolderError(f"{path} is damaged: {reason}. Put it back from a copy.") from None
 
 
-def _run(path: Path) -> Run:
-    run, found = read_run(path), read(path)
-    summary = found.summary or {}
+def _run(path: Path) -> RunData:
+    run, recorded = read_run_json(path), read(path)
+    summary = recorded.summary or {}
     examples = summary.get("examples")
-    config = {**_defaults(found.config, summary), **found.config}
+    config = {**_defaults(recorded.config, summary), **recorded.config}
     for key in ("seed", "rounds", "byzantine", "clients"):
         if not isinstance(config[key], int) and not (key == "clients" and config[key] is None):
             raise ValueError(f"{key}={config[key]!r} is not a whole number")
-    return Run(
+    return RunData(
         path=path,
         config=config,
         toml=run["config"],
-        fingerprint=dict(found.fingerprint),
+        fingerprint=dict(recorded.fingerprint),
         versions=dict(run.get("versions") or {}),
         created=str(run.get("created", "")),
-        lines=[_line(values, number) for number, values in enumerate(found.rounds, 1)],
-        finished=found.finished,
-        sampled=int(found.fingerprint["sampled"]),
-        tolerated=int(found.fingerprint["tolerated"]),
-        output=_score(summary["final"]) if found.finished else None,
+        rounds=[_round(values, number) for number, values in enumerate(recorded.rounds, 1)],
+        finished=recorded.finished,
+        sampled=int(recorded.fingerprint["sampled"]),
+        tolerated=int(recorded.fingerprint["tolerated"]),
+        output_score=_score(summary["final"]) if recorded.finished else None,
         examples=None if examples is None else [int(size) for size in examples],
     )
 
 
 def _defaults(config: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What keys mean that are not there: in a simulation their defaults, else nobody knows."""
+    """Values of keys that the configuration leaves out; in a deployed run they are unknown."""
     defaults = {name: field.default for name, field in Experiment.model_fields.items()}
     if config.get("dataset") != DEPLOYED:
         return defaults
-    return {**dict.fromkeys(defaults), "attack": "not known", "seed": int(summary.get("seed", 0))}
+    return {**dict.fromkeys(defaults), "attack": "unknown", "seed": int(summary.get("seed", 0))}
 
 
-def _line(values: Mapping[str, Any], number: int) -> Line:
+def _round(values: Mapping[str, Any], number: int) -> RoundData:
     numbers = ("lr", "train_loss", "error", "variance", "kappa_seen", "kappa_proved")
     try:
-        return Line(
+        return RoundData(
             round=int(values["round"]),
             sampled=[int(client) for client in values["sampled"]],
             byzantine=_clients(values["byzantine"]),
@@ -174,7 +173,7 @@ def _line(values: Mapping[str, Any], number: int) -> Line:
         raise ValueError(f"line {number} of rounds.jsonl: {error}") from None
 
 
-def _score(values: Mapping[str, Any]) -> Score:
+def _score(values: Mapping[str, Any]) -> ScoreValues:
     return {key: _number(values.get(key)) for key in SCORES}
 
 
@@ -199,34 +198,34 @@ def _reasons(values: Mapping[str, Any] | None) -> dict[int, str]:
     return {int(client): str(reason) for client, reason in (values or {}).items()}
 
 
-def find(paths: Iterable[Path]) -> tuple[list[Run], list[str]]:
-    """All runs in these folders and in folders inside them, and what is wrong with the others."""
-    found: dict[Path, Run] = {}
-    troubles: list[str] = []
+def find_runs(paths: Iterable[Path]) -> tuple[list[RunData], list[str]]:
+    """Read all runs in these folders and their subfolders; also return what could not be read."""
+    runs: dict[Path, RunData] = {}
+    problems: list[str] = []
     for path in paths:
         if not path.is_dir():
             raise RunFolderError(f"{path} is not a folder: name run folders, or folders of them")
         folders = list(run_folders(path))
         if not folders:
-            troubles.append(f"{path} holds no run, and no folder inside it does.")
+            problems.append(f"{path} contains no run folder.")
         for folder in folders:
             try:
-                found.setdefault(folder.resolve(), load(folder))
+                runs.setdefault(folder.resolve(), load_run(folder))
             except RunFolderError as error:
-                troubles.append(str(error))
-    if not found:
-        raise RunFolderError("no runs found. " + " ".join(troubles))
-    return list(found.values()), list(dict.fromkeys(troubles))
+                problems.append(str(error))
+    if not runs:
+        raise RunFolderError("no runs found. " + " ".join(problems))
+    return list(runs.values()), list(dict.fromkeys(problems))
 
 
 def run_folders(path: Path) -> Iterator[Path]:
-    """The folder itself, if it is a run's; else those inside it, in order of their names."""
+    """The folder itself if it is a run folder, else the run folders below it, sorted by name."""
 
     def fail(error: OSError) -> None:
         raise RunFolderError(f"cannot read {error.filename}: {error.strerror}") from error
 
-    for folder, inside, files in os.walk(path, onerror=fail):
-        if any(sign in files for sign in SIGNS):
-            inside.clear()
+    for folder, subfolders, files in os.walk(path, onerror=fail):
+        if any(name in files for name in RUN_FILES):
+            subfolders.clear()
             yield Path(folder)
-        inside.sort()
+        subfolders.sort()
