@@ -1,4 +1,4 @@
-"""What attacks cost: the messages made, and written into the matrix of updates.
+"""What attacks cost: to compute the messages and write them into the matrix of updates.
 
 python benchmarks/attacks.py
 
@@ -19,12 +19,12 @@ from fedro.attacks import Defense, View, parse_attack
 from fedro.rules import parse_rule
 
 N, B, D = 26, 11, 2_368_318
-LIMIT = 3  # units
+MAX_UNITS = 3
 MODEL = torch.zeros(D)
 PLAIN = ["sign_flip", "sign_flip(own=True)", "foe", "alie", "mimic", "mimic(warmup=1)"]
 PLAIN += ["zero", "nan", "inf", "huge", "gauss(std=1.0)", "min_max", "min_sum"]
 SEARCHES = ["optimal_alie", "optimal_foe", "agr_tailored", "ambush", "worst"]
-MOST = {  # aggregations: less for rules that are weights made of distances
+MAX_AGGREGATIONS = {  # few for rules whose output is a weighted sum
     "krum": 3,
     "geometric_median": 3,
     "multi_krum": 3,
@@ -36,7 +36,7 @@ MOST = {  # aggregations: less for rules that are weights made of distances
 
 
 def view(x: torch.Tensor, memory: dict[str, torch.Tensor], rule: str = "mean") -> View:
-    """A round in which every other client is bad, until all the bad ones have a place."""
+    """A round in which every other row, from the first, is a Byzantine client's."""
     return View(
         updates=x,
         honest=np.setdiff1d(np.arange(N), np.arange(B) * 2),
@@ -67,12 +67,12 @@ def action(text: str, x: torch.Tensor) -> Callable[[], None]:
 def table(times: int = 15) -> Iterator[str]:
     """All attacks in one run, taking turns."""
     x = torch.randn(N, D, generator=torch.Generator().manual_seed(N))
-    found = measure(x.sum, {text: action(text, x) for text in PLAIN}, times)
-    yield f"n̂={N}, {B} bad, d={D:,}, float32, {torch.get_num_threads()} threads; "
-    yield f"one unit, `x.sum()`, is {1e3 * found.pop('unit').seconds:.1f} ms at best.\n"
+    times_of = measure(x.sum, {text: action(text, x) for text in PLAIN}, times)
+    yield f"n̂={N}, {B} Byzantine, d={D:,}, float32, {torch.get_num_threads()} threads; "
+    yield f"one unit, `x.sum()`, is {1e3 * times_of.pop('unit').seconds:.1f} ms at best.\n"
     yield "| attack | ms | units | limit |\n|---|---|---|---|"
-    for text, (seconds, units) in found.items():
-        yield f"| {text} | {1e3 * seconds:.1f} | {units:.1f} | {LIMIT} |"
+    for text, (seconds, units) in times_of.items():
+        yield f"| {text} | {1e3 * seconds:.1f} | {units:.1f} | {MAX_UNITS} |"
 
 
 def searches(times: int = 4) -> Iterator[str]:
@@ -81,15 +81,15 @@ def searches(times: int = 4) -> Iterator[str]:
     yield "\nSearches, in aggregations by the rule that is attacked:\n"
     yield "| rule | aggregation, ms | most | " + " | ".join(SEARCHES) + " |"
     yield "|---" * (3 + len(SEARCHES)) + "|"
-    for rule, most in MOST.items():
+    for rule, most in MAX_AGGREGATIONS.items():
         server = parse_rule(rule, b=B)
         actions: dict[str, Callable[[], object]] = {
             text: lambda text=text, rule=rule: parse_attack(text).forge(view(x, {}, rule))
             for text in SEARCHES
         }
-        found = measure(lambda server=server: server(x), actions, times)
-        one = found.pop("unit").seconds
-        cells = " | ".join(f"{units:.1f}" for _, units in found.values())
+        times_of = measure(lambda server=server: server(x), actions, times)
+        one = times_of.pop("unit").seconds
+        cells = " | ".join(f"{units:.1f}" for _, units in times_of.values())
         yield f"| {rule.replace('|', chr(92) + '|')} | {1e3 * one:.0f} | {most} | {cells} |"
 
 

@@ -1,7 +1,7 @@
-"""What every attack does to every rule: accuracy after training in percent, as a table.
+"""A table of every attack against every rule: accuracy after training in percent.
 
-python benchmarks/effects.py digits     50 clients, 10 bad, 60 rounds, three seeds: a quarter hour
-python benchmarks/effects.py femnist    150 writers, 15 bad, 15 rounds, one seed: half an hour
+python benchmarks/effects.py digits    50 clients, 10 Byzantine, 60 rounds, 3 seeds: a quarter hour
+python benchmarks/effects.py femnist   150 writers, 15 Byzantine, 15 rounds, 1 seed: half an hour
 """
 
 import argparse
@@ -61,7 +61,7 @@ Cell = tuple[str, str, str, int]
 
 
 def accuracy(cell: Cell) -> tuple[float, float | None]:
-    """Of a run's last model: on honest clients' data, and of its backdoor, if it has one."""
+    """Return the final accuracy on honest clients' data, and that of the backdoor, if any."""
     setting, rule, attack, seed = cell
     *_, last = run(Experiment(**SETTINGS[setting], rule=rule, attack=attack, seed=seed))
     assert last.final is not None
@@ -69,7 +69,7 @@ def accuracy(cell: Cell) -> tuple[float, float | None]:
 
 
 def measured(setting: str, seeds: int, cache: Path) -> dict[Cell, tuple[float, float | None]]:
-    """All cells; those in the cache are not run again."""
+    """Run all cells; those in the cache are not run again."""
     cells = [
         (setting, rule, attack, seed)
         for attack in ATTACKS[setting]
@@ -90,12 +90,12 @@ def measured(setting: str, seeds: int, cache: Path) -> dict[Cell, tuple[float, f
     return {cell: known[cell] for cell in cells}
 
 
-def table(setting: str, seeds: int, found: dict[Cell, tuple[float, float | None]]) -> str:
+def table(setting: str, seeds: int, accuracies: dict[Cell, tuple[float, float | None]]) -> str:
     """Attack × rule: mean (and standard deviation) over seeds; the worst of a rule is bold."""
     cells = {}
     for attack in ATTACKS[setting]:
         for rule in RULES[setting]:
-            values = [found[setting, rule, attack, seed][0] for seed in range(seeds)]
+            values = [accuracies[setting, rule, attack, seed][0] for seed in range(seeds)]
             cells[attack, rule] = statistics.mean(values), statistics.pstdev(values)
     worst = {rule: min(cells[a, rule][0] for a in ATTACKS[setting]) for rule in RULES[setting]}
     head = " | ".join(rule.replace("|", "\\|") for rule in RULES[setting])
@@ -110,13 +110,13 @@ def table(setting: str, seeds: int, found: dict[Cell, tuple[float, float | None]
     return "\n".join(lines)
 
 
-def backdoors(setting: str, seeds: int, found: dict[Cell, tuple[float, float | None]]) -> str:
-    """The backdoors' accuracy, in words."""
+def backdoors(setting: str, seeds: int, accuracies: dict[Cell, tuple[float, float | None]]) -> str:
+    """Return a sentence with the accuracy of each backdoor."""
     lines = []
     for attack in (attack for attack in ATTACKS[setting] if "backdoor" in attack):
         parts = []
         for rule in RULES[setting]:
-            values = [found[setting, rule, attack, seed][1] or 0.0 for seed in range(seeds)]
+            values = [accuracies[setting, rule, attack, seed][1] or 0.0 for seed in range(seeds)]
             parts.append(f"{rule} {statistics.mean(values):.3f}")
         lines.append(f"Accuracy of `{attack}`: {', '.join(parts)}.")
     return "\n".join(lines)
@@ -126,16 +126,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("setting", choices=SETTINGS)
     parser.add_argument("--seeds", type=int)
-    parser.add_argument("--cache", type=Path, help="finished runs, one a line")
+    parser.add_argument("--cache", type=Path, help="file with finished runs, one per line")
     options = parser.parse_args()
     seeds = options.seeds or SEEDS[options.setting]
     cache = options.cache or Path("out") / f"effects-{options.setting}.jsonl"
     cache.parent.mkdir(exist_ok=True)
-    found = measured(options.setting, seeds, cache)
+    accuracies = measured(options.setting, seeds, cache)
     date = datetime.date.today().isoformat()
     print(f"\n{date}, accuracy in percent, {seeds} seeds (± deviation):\n")
-    print(table(options.setting, seeds, found))
-    print("\n" + backdoors(options.setting, seeds, found))
+    print(table(options.setting, seeds, accuracies))
+    print("\n" + backdoors(options.setting, seeds, accuracies))
 
 
 if __name__ == "__main__":

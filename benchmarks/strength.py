@@ -1,9 +1,9 @@
-"""How strong the searched attacks are: beside a dense grid, and beside ByzFL's search.
+"""How strong the searched attacks are, compared with a dense grid and with ByzFL's search.
 
 python benchmarks/strength.py
 
-The same rule is attacked by all; an attack counts by how far it moves the rule's output from the
-mean of the honest rows. ByzFL's numbers are shares of ours.
+All of them attack the same rule. The measure is how far an attack moves the aggregate from the mean
+of the honest updates. ByzFL's numbers are fractions of ours.
 """
 
 import sys
@@ -15,8 +15,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
 import peers
 from fedro.attacks import Defense, View, parse_attack
-from fedro.attacks.defense import trying
-from fedro.attacks.response_curve import Honest, Landscape
+from fedro.attacks.defense import trial_messages
+from fedro.attacks.response_curve import HonestRows, ResponseCurve
 from fedro.attacks.search import OCTAVES
 from fedro.rules import parse_rule
 
@@ -25,11 +25,11 @@ ATTACKS = {
     "optimal_alie": "Optimal_ALittleIsEnough",
     "optimal_foe": "Optimal_InnerProductManipulation",
 }
-INPUTS, DENSE = 200, 60  # how many random inputs; on how many of them the dense grid is tried
+ROUNDS, DENSE_ROUNDS = 200, 60  # random rounds; of these, rounds with a dense grid
 
 
 def view(rule: str, seed: int) -> View:
-    """A random round: 7 to 26 clients, up to the most that can be tolerated of them bad."""
+    """A random round of 7 to 26 clients, up to half of them Byzantine."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(7, 27))
     bad = int(rng.integers(1, (n - 1) // 2 + 1))
@@ -50,46 +50,47 @@ def view(rule: str, seed: int) -> View:
     )
 
 
-def moves(round: View, message: torch.Tensor) -> float:
-    with trying(round) as trial:
+def moves(round_: View, message: torch.Tensor) -> float:
+    with trial_messages(round_) as trial:
         return trial(message)
 
 
-def ours(attack: str, round: View) -> float:
-    rows = parse_attack(attack).forge(round).rows
+def ours(attack: str, round_: View) -> float:
+    rows = parse_attack(attack).forge(round_).rows
     assert isinstance(rows, torch.Tensor)
-    return moves(round, rows)
+    return moves(round_, rows)
 
 
-def byzfl(attack: str, round: View) -> float:
+def byzfl(attack: str, round_: View) -> float:
     make = getattr(peers.byzfl("attacks"), ATTACKS[attack])
-    found = make(agg=round.aggregate, pre_agg_list=[], f=len(round.byzantine))(
-        round.updates[torch.from_numpy(round.honest)]
+    message = make(agg=round_.aggregate, pre_agg_list=[], f=len(round_.byzantine))(
+        round_.updates[torch.from_numpy(round_.honest)]
     )
-    return moves(round, torch.as_tensor(found, dtype=torch.float32))
+    return moves(round_, torch.as_tensor(message, dtype=torch.float32))
 
 
-def dense(attack: str, round: View) -> float:
+def dense(attack: str, round_: View) -> float:
     """The best of 2,000 strengths."""
-    v = round.honest_std if attack == "optimal_alie" else -round.honest_mean
-    assert isinstance(round.aggregate, Defense)
-    landscape = Landscape(Honest(round, round.aggregate), v, round.aggregate)
-    sizes = landscape.scale * np.logspace(*OCTAVES, 1000, base=2.0)
-    return max(landscape.look(float(t)).value for t in [*sizes, *-sizes])
+    v = round_.honest_std if attack == "optimal_alie" else -round_.honest_mean
+    assert isinstance(round_.aggregate, Defense)
+    curve = ResponseCurve(HonestRows(round_, round_.aggregate), v, round_.aggregate)
+    strengths = curve.scale * np.logspace(*OCTAVES, 1000, base=2.0)
+    return max(curve(float(t)).distance for t in [*strengths, *-strengths])
 
 
 def main() -> None:
-    print(f"| attack | rule | ours / dense grid, least of {DENSE} ", end="")
-    print(f"| ByzFL / ours, mean of {INPUTS} | least | below 0.9 |\n|---|---|---|---|---|---|")
+    print(f"| attack | rule | ours / dense grid, least of {DENSE_ROUNDS} ", end="")
+    print(f"| ByzFL / ours, mean of {ROUNDS} | least | below 0.9 |\n|---|---|---|---|---|---|")
     for attack in ATTACKS:
         for rule in RULES:
             near = [
-                ours(attack, view(rule, s)) / dense(attack, view(rule, s)) for s in range(DENSE)
+                ours(attack, view(rule, s)) / dense(attack, view(rule, s))
+                for s in range(DENSE_ROUNDS)
             ]
             shares = np.array(
                 [
                     byzfl(attack, view(rule, s)) / max(ours(attack, view(rule, s)), 1e-12)
-                    for s in range(INPUTS)
+                    for s in range(ROUNDS)
                 ]
             )
             name = rule.replace("|", "\\|")

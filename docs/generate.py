@@ -13,10 +13,10 @@ from typing import Any
 import click
 import typer.main
 
-from fedro.attacks import listing as attacks
+from fedro.attacks import table as attacks
 from fedro.cli import app
 from fedro.common.text import markdown_table
-from fedro.rules import listing as rules
+from fedro.rules import table as rules
 from fedro.simulation.experiment import as_markdown as keys
 
 API = {  # every name that users may rely on, by what it is for
@@ -26,8 +26,9 @@ API = {  # every name that users may rely on, by what it is for
         "Rule",
         "RULES",
         "rules.register",
-        "rules.rows.Rows",
+        "rules.Rows",
         "search_kappa",
+        "WorstCase",
         "Found",
     ],
     "Attack": [

@@ -162,18 +162,24 @@ MUTANTS = [
         ("ends = (0, nearest, nearest) if nearest", "ends = (0, nearest, 0) if nearest"),
     ),
     *attacks(
-        "crowd",
-        ("0.5 * self.sq.sum() / h**2", "self.sq.sum() / h**2"),
+        "dispersion",
+        ("0.5 * sq.sum() / h**2", "sq.sum() / h**2"),
         ("finite = finite & more.finite", "pass"),
-        ("self.gaps + self.spread**2 - self.further", "self.gaps - self.further"),
+        ("deviations + self.spread**2 - self.sq", "deviations - self.sq"),
     ),
     *attacks(
         "mimicry",
-        ("ROUNDING = 32", "ROUNDING = 0"),
-        ("share = 1 / (seen + 1)", "share = 1 / (seen + 2)"),
+        ("ROUNDING_UNITS = 32", "ROUNDING_UNITS = 0"),
+        ("share = 1 / (rounds + 1)", "share = 1 / (rounds + 2)"),
         ("plus = (-float(weights.sum()), mean)", "plus = (0.0, mean)"),
         ("of_z * dots + of_s * on_s", "dots"),
         ("np.argmax(scores)", "np.argmin(scores)"),
+    ),
+    *attacks(
+        "view",
+        ("if declared is None:", "if False:"),
+        ("or declared.to & self._knows", "or declared.to"),
+        ('@visible("honest updates")\n    def honest_mean', "def honest_mean"),
     ),
 ]  # fmt: skip
 

@@ -1,51 +1,70 @@
-"""Attacks: what bad clients train on (poison) and how (train), send (forge) or keep (silence).
+"""Attacks: what Byzantine clients train on, send or withhold.
 
-    attack = parse_attack("sign_flip | takeover(at='reach')")   # or: sign_flip() | takeover(at=…)
+    attack = parse_attack("sign_flip | takeover(at='reach')")   # text, or
+    attack = sign_flip() | takeover(at="reach")                 # objects
     attack.forge(view).write(updates, view.byzantine)
 
-A new attack is one function with `@poison(…)`, `@train(…)`, `@forge(…)` or `@silence(…)` above it:
-the parser, the command line, the docs and the tests find it in the table.
+A new attack is one function with `@poison(…)`, `@train(…)`, `@forge(…)` or `@silence(…)` above it.
+The parser, the command line, the docs and the tests find it in the table `ATTACKS`.
 """
 
-from collections.abc import Callable
-
-from fedro.attacks import (
-    control,
-    fixed,
-    mimicry,
-    omniscient,
-    poisoning,
-    replacement,
-    tailored,
-    worst_of,
-)
+from fedro.attacks.attack import Attack, parse_attack
 from fedro.attacks.defense import Defense
-from fedro.attacks.pipeline import Attack, factory, parse_attack
-from fedro.attacks.table import ATTACKS, Entry, forge, poison, silence, train
-from fedro.attacks.view import Forged, HiddenError, View
+from fedro.attacks.forged import Forged
+from fedro.attacks.forging import alie, foe, gauss, huge, inf, nan, none, scaling, sign_flip, zero
+from fedro.attacks.mimicry import mimic
+from fedro.attacks.participation import silent, silent_when_weak, takeover
+from fedro.attacks.poisoning import backdoor, constrain, label_flip
+from fedro.attacks.registration import AttackFactory, forge, poison, silence, train
+from fedro.attacks.table import ATTACKS, AttackEntry
+from fedro.attacks.tailored import (
+    agr_tailored,
+    ambush,
+    min_max,
+    min_sum,
+    optimal_alie,
+    optimal_foe,
+    worst,
+)
+from fedro.attacks.view import HiddenError, View, visible
 
 __all__ = [
     "ATTACKS",
     "Attack",
+    "AttackEntry",
+    "AttackFactory",
     "Defense",
-    "Entry",
     "Forged",
     "HiddenError",
     "View",
+    "agr_tailored",
+    "alie",
+    "ambush",
+    "backdoor",
+    "constrain",
+    "foe",
     "forge",
+    "gauss",
+    "huge",
+    "inf",
+    "label_flip",
+    "mimic",
+    "min_max",
+    "min_sum",
+    "nan",
+    "none",
+    "optimal_alie",
+    "optimal_foe",
     "parse_attack",
     "poison",
+    "scaling",
+    "sign_flip",
     "silence",
+    "silent",
+    "silent_when_weak",
+    "takeover",
     "train",
-    *ATTACKS,
+    "visible",
+    "worst",
+    "zero",
 ]
-
-# Importing the modules fills the table.
-_MODULES = (control, fixed, mimicry, omniscient, poisoning, replacement, tailored, worst_of)
-
-
-def __getattr__(name: str) -> Callable[..., Attack]:
-    """``fedro.attacks.foe(tau=3.0)`` makes an attack of one stage, for every name in the table."""
-    if name in ATTACKS:
-        return factory(ATTACKS[name])
-    raise AttributeError(f"module 'fedro.attacks' has no attribute {name!r}")

@@ -1,8 +1,9 @@
-"""How far a family of messages ḡ + t·v moves the rule's output, without a pass over the data.
+"""How far the messages ḡ + t·v move the aggregate, as a function of the strength t.
 
-Distances to the messages are quadratic in t, so they follow from a few facts about the honest
-rows. A rule that is weights made of distances is then known exactly, in n̂ × n̂ numbers. A rule
-that sorts coordinates works on a sample of the columns, mixed and selected by the true distances.
+The curve is computed without a pass over the data for each t. Distances to the messages are
+quadratic in t, so they follow from a few facts about the honest rows. For a rule whose output is a
+weighted sum with weights made of distances, n̂ × n̂ numbers give the exact response. A rule that
+sorts coordinates runs on a sample of the columns, mixed and selected by the true distances.
 """
 
 import math
@@ -16,34 +17,33 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedro import kernels
-from fedro.attacks import moments
-from fedro.attacks.defense import Defense, arrangement
-from fedro.attacks.search import Look
+from fedro.attacks.defense import Defense, usable_rows
+from fedro.attacks.dispersion import Floats, dot
+from fedro.attacks.search import Response
 from fedro.attacks.view import View
-from fedro.rules.rows import Source
+from fedro.rules.rows import Mask, RowSource
 
-Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-SAMPLE = 1 << 14  # columns that stand for all
-LARGE = 0.25  # the share of them where an honest client is furthest from the mean;
-RUN = 64  # the others are runs of neighbors, evenly spaced
+SAMPLED_COLUMNS = 1 << 14
+LARGE_FRACTION = 0.25  # of the sample: columns where an honest client is furthest from the mean
+RUN_LENGTH = 64  # the other columns are evenly spaced runs of this many neighbors
 
 
-class Honest:
-    """Facts about the honest messages of a round that no direction changes."""
+class HonestRows:
+    """Facts about the honest updates of a round that hold for every direction."""
 
     def __init__(self, view: View, defense: Defense) -> None:
         if (view.trained or view.width) != (defense.trained or view.width):
             raise ValueError(
                 f"the rule sees trained={defense.trained} columns, but the view trained="
-                f"{view.trained}: give both the same"
+                f"{view.trained}: give both the same value"
             )
-        self.crowd = view.crowd
-        self.updates = view.crowd.seen
-        self.rows = view.crowd.rows
-        self.bad = arrangement(view)[1]
-        self.mean = view.crowd.mean[: self.updates.shape[1]]
+        self.dispersion = view.dispersion
+        self.updates = view.dispersion.aggregated
+        self.rows = view.dispersion.rows
+        self.bad = usable_rows(view)[1]
+        self.mean = view.dispersion.mean[: self.updates.shape[1]]
         self.reference = defense.reference
 
     @cached_property
@@ -60,211 +60,225 @@ class Honest:
         return kernels.facts(self.updates, self.reference, rows=self.rows)
 
     @cached_property
-    def index(self) -> Index:
-        """The columns of the sample; all if they are few.
+    def sampled_columns(self) -> Index:
+        """Numbers of the sampled columns; all columns if they are few.
 
-        A small layer with large updates can decide, so columns of that kind are all in it.
+        A small layer with large updates can decide the outcome, so the sample includes the columns
+        with the largest deviations.
         """
         width = self.updates.shape[1]
-        if width <= SAMPLE:
+        if width <= SAMPLED_COLUMNS:
             return np.arange(width)
-        starts = np.linspace(0, width - RUN, int((1 - LARGE) * SAMPLE) // RUN).astype(np.intp)
-        runs = (starts[:, None] + np.arange(RUN)).ravel()
-        return np.union1d(runs, self.large)
+        starts = np.linspace(
+            0, width - RUN_LENGTH, int((1 - LARGE_FRACTION) * SAMPLED_COLUMNS) // RUN_LENGTH
+        ).astype(np.intp)
+        runs = (starts[:, None] + np.arange(RUN_LENGTH)).ravel()
+        return np.union1d(runs, self.large_columns)
 
     @cached_property
-    def large(self) -> Index:
-        """The columns in which an honest client is furthest from the mean."""
+    def large_columns(self) -> Index:
+        """Numbers of the columns in which an honest client is furthest from the mean."""
         gap = (self.updates[int(self.rows[0])] - self.mean).abs_()
-        return np.asarray(gap.topk(int(LARGE * SAMPLE)).indices.cpu().numpy())
+        return np.asarray(gap.topk(int(LARGE_FRACTION * SAMPLED_COLUMNS)).indices.cpu().numpy())
 
     @cached_property
-    def counts(self) -> Floats:
-        """For how many columns each of the sample stands, (k,)."""
-        width, size = self.updates.shape[1], len(self.index)
+    def columns_represented(self) -> Floats:
+        """How many columns each sampled column stands for, (k,)."""
+        width, size = self.updates.shape[1], len(self.sampled_columns)
         if size == width:
             return np.ones(size)
-        own = np.isin(self.index, self.large)
-        return np.where(own, 1.0, (width - own.sum()) / (size - own.sum()))
+        large = np.isin(self.sampled_columns, self.large_columns)
+        return np.where(large, 1.0, (width - large.sum()) / (size - large.sum()))
 
     @cached_property
     def sample(self) -> NDArray[Any]:
-        """The honest rows at these columns, and a row for the message, (h+1, k)."""
-        found = kernels.columns(self.updates, self.index, rows=self.rows)
-        work = np.float64 if self.updates.dtype == torch.float64 else np.float32
-        return np.vstack([found, np.zeros(len(self.index))]).astype(work)
+        """The honest rows at the sampled columns and an empty row for the message, (h+1, k)."""
+        honest = kernels.columns(self.updates, self.sampled_columns, rows=self.rows)
+        dtype = np.float64 if self.updates.dtype == torch.float64 else np.float32
+        return np.vstack([honest, np.zeros(len(self.sampled_columns))]).astype(dtype)
 
 
-class Weighted(NamedTuple):
+class WeightedSum(NamedTuple):
     """A rule's output as Σ weights_i·x_i + of_reference·r."""
 
     weights: Floats
     of_reference: float
 
 
-class Landscape:
-    """The rule's output for the messages ḡ + t·v, sent by all bad clients."""
+class ResponseCurve:
+    """How a rule responds to the messages ḡ + t·v, sent by all Byzantine clients.
 
-    def __init__(self, honest: Honest, direction: Tensor, defense: Defense) -> None:
+    Call it with a strength t to get the `Response`.
+    """
+
+    def __init__(self, honest: HonestRows, direction: Tensor, defense: Defense) -> None:
         self.honest, self.defense = honest, defense
-        self.v = direction  # in all columns
-        self.direction = direction[: honest.updates.shape[1]]
-        self.exact = True  # until a rule looks at a sample of columns that are not all
-        self.place = np.where(honest.bad, len(honest.rows), np.cumsum(~honest.bad) - 1)
+        self.direction = direction  # v in all columns
+        self.aggregated_direction = direction[: honest.updates.shape[1]]
+        self.exact = True  # until a rule uses a sample that leaves columns out
+        # For each row that the server uses: its number among the honest rows, or, for a
+        # Byzantine client, the number of the message, which comes after them.
+        self.positions = np.where(honest.bad, len(honest.rows), np.cumsum(~honest.bad) - 1)
 
     @property
     def scale(self) -> float:
-        """The t at which the message is as far off as honest ones are."""
-        length = math.sqrt(self.length)
-        spread = self.honest.crowd.spread
+        """The strength at which the message is as far from the mean as honest updates are."""
+        length = math.sqrt(self.squared_length)
+        spread = self.honest.dispersion.spread
         return spread / length if length > 0 and spread > 0 else 1.0
 
     @cached_property
-    def length(self) -> float:
+    def squared_length(self) -> float:
         """‖v‖²."""
-        return self.honest.crowd.squared(self.v)
+        return self.honest.dispersion.squared_length(self.direction)
 
     @cached_property
-    def single(self) -> Floats:
-        """Inner products of ḡ, v and r."""
-        vectors = [self.honest.mean, self.direction, self.honest.reference]
-        found = np.zeros((3, 3))
+    def gram_of_vectors(self) -> Floats:
+        """Inner products of ḡ, v and r, (3, 3)."""
+        vectors = [self.honest.mean, self.aggregated_direction, self.honest.reference]
+        gram = np.zeros((3, 3))
         for i, j in combinations_with_replacement(range(3), 2):
             a, b = vectors[i], vectors[j]
             if a is not None and b is not None:
-                found[i, j] = found[j, i] = moments.dot(a, b)
-        return found
+                gram[i, j] = gram[j, i] = dot(a, b)
+        return gram
 
     @cached_property
-    def along(self) -> Floats:
+    def projections(self) -> Floats:
         """(g_i − ḡ)·v (h,)."""
-        return self.honest.crowd.along(self.v)
+        return self.honest.dispersion.projections(self.direction)
 
     @cached_property
-    def around(self) -> Floats:
+    def gram_of_deviations(self) -> Floats:
         """Inner products of g_1 − ḡ, …, g_h − ḡ and v."""
-        gaps = self.honest.crowd.gaps
-        products = 0.5 * (gaps[:, None] + gaps[None, :] - self.honest.crowd.sq)
-        return _bordered(products, self.along[:, None], np.array([[self.length]]))
+        sq, squared = self.honest.dispersion.squared_distances, self._squared_deviations
+        gram = 0.5 * (squared[:, None] + squared[None, :] - sq)
+        return _bordered(gram, self.projections[:, None], np.array([[self.squared_length]]))
 
     @cached_property
-    def products(self) -> Floats:
+    def gram(self) -> Floats:
         """Inner products of g_1 − ḡ, …, g_h − ḡ, v, ḡ and r."""
-        honest, single = self.honest, self.single
-        of_mean = np.append(honest.about_mean.dots - single[0, 0], single[0, 1])
-        of_reference = np.append(honest.about_reference.dots - single[0, 2], single[1, 2])
-        others = single[np.ix_([0, 2], [0, 2])]
-        return _bordered(self.around, np.stack([of_mean, of_reference], axis=1), others)
+        honest, vectors = self.honest, self.gram_of_vectors
+        of_mean = np.append(honest.about_mean.dots - vectors[0, 0], vectors[0, 1])
+        of_reference = np.append(honest.about_reference.dots - vectors[0, 2], vectors[1, 2])
+        others = vectors[np.ix_([0, 2], [0, 2])]
+        side = np.stack([of_mean, of_reference], axis=1)
+        return _bordered(self.gram_of_deviations, side, others)
 
-    def look(self, t: float) -> Look:
-        """‖A − ḡ‖ for the message ḡ + t·v; 0 where the rule has no answer: the round is void."""
-        if len(self.place) <= 2 * self.defense.tolerated:
-            return Look(0.0, t)
+    @property
+    def _squared_deviations(self) -> Floats:
+        return self.honest.dispersion.squared_deviations
+
+    def __call__(self, strength: float) -> Response:
+        """Return the response to ḡ + t·v; its distance is 0 if the round would be void."""
+        if len(self.positions) <= 2 * self.defense.tolerated:
+            return Response(0.0, strength)
         try:
-            result = self.defense.rule.on(Sketch(self, t), seed=self.defense.seed)
+            result = self.defense.rule.aggregate(
+                SketchedRows(self, strength), seed=self.defense.seed
+            )
         except ValueError:
-            return Look(0.0, t)
-        if isinstance(result, Weighted):
-            return self._weighted(result, t)
-        self.exact = len(self.honest.index) == self.honest.updates.shape[1]
+            return Response(0.0, strength)
+        if isinstance(result, WeightedSum):
+            return self._weighted(result, strength)
+        self.exact = len(self.honest.sampled_columns) == self.honest.updates.shape[1]
         gap = np.asarray(result, dtype=np.float64) - self.sampled_mean
-        return _look(float((gap * gap * self.honest.counts).sum()), t)
+        return _response(float((gap * gap * self.honest.columns_represented).sum()), strength)
 
-    def _weighted(self, point: Weighted, t: float) -> Look:
-        """‖z − ḡ‖ of a point that is a combination of the rows."""
-        shares = np.bincount(self.place, weights=point.weights)
+    def _weighted(self, aggregate: WeightedSum, strength: float) -> Response:
+        """The response of a rule whose output is a weighted sum of the rows."""
+        shares = np.bincount(self.positions, weights=aggregate.weights)
         of_honest, of_bad, of_mean = shares[:-1], shares[-1], shares.sum() - 1
+        of_reference = aggregate.of_reference
         if np.ptp(of_honest) == 0:  # of the honest rows only their mean counts
-            a, products = np.array([of_mean, of_bad * t, point.of_reference]), self.single
-        elif abs(of_mean) < 1e-12 and point.of_reference == 0:  # an average: only differences count
-            a, products = np.append(of_honest, of_bad * t), self.around
+            a, gram = np.array([of_mean, of_bad * strength, of_reference]), self.gram_of_vectors
+        elif abs(of_mean) < 1e-12 and of_reference == 0:  # an average: only differences count
+            a, gram = np.append(of_honest, of_bad * strength), self.gram_of_deviations
         else:
-            a = np.append(of_honest, [of_bad * t, of_mean, point.of_reference])
-            products = self.products
-        return _look(float(np.einsum("i,ij,j", a, products, a)), t, float(of_bad))
+            a = np.append(of_honest, [of_bad * strength, of_mean, of_reference])
+            gram = self.gram
+        return _response(float(np.einsum("i,ij,j", a, gram, a)), strength, float(of_bad))
 
     @cached_property
     def sampled_mean(self) -> Floats:
-        """ḡ at the columns of the sample."""
-        return _at(self.honest.mean, self.honest.index)
+        """ḡ at the sampled columns."""
+        return _at(self.honest.mean, self.honest.sampled_columns)
 
     @cached_property
     def sampled_direction(self) -> Floats:
-        """v at the columns of the sample."""
-        return _at(self.direction, self.honest.index)
+        """v at the sampled columns."""
+        return _at(self.aggregated_direction, self.honest.sampled_columns)
 
-    def sample(self, t: float) -> NDArray[Any]:
-        """The sample with the message's row filled in."""
+    def sample(self, strength: float) -> NDArray[Any]:
+        """Return the sample with the message's row filled in."""
         with np.errstate(over="ignore"):
-            self.honest.sample[-1] = self.sampled_mean + t * self.sampled_direction
+            self.honest.sample[-1] = self.sampled_mean + strength * self.sampled_direction
         return self.honest.sample
 
 
-class Sketch(Source):
-    """The honest rows and m copies of ḡ + t·v, known by their distances and a sample."""
+class SketchedRows(RowSource):
+    """The honest rows and m copies of ḡ + t·v, represented by distances and sampled columns."""
 
-    def __init__(self, landscape: Landscape, t: float) -> None:
-        picked = np.arange(len(landscape.place))
-        super().__init__(None, picked, landscape.defense.tolerated, landscape.honest.reference)
-        self.landscape, self.t = landscape, t
+    def __init__(self, curve: ResponseCurve, strength: float) -> None:
+        picked = np.arange(len(curve.positions))
+        super().__init__(None, picked, curve.defense.tolerated, curve.honest.reference)
+        self.curve, self.strength = curve, strength
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
-        return int(self.landscape.honest.updates.shape[1])
+        """Number of columns."""
+        return int(self.curve.honest.updates.shape[1])
 
-    @cached_property
-    def sq(self) -> Floats:
-        """‖x_i − x_j‖² (n, n)."""
-        honest, place, t = self.landscape.honest, self.landscape.place[self.picked], self.t
-        along, length = self.landscape.along, self.landscape.length
-        points = np.zeros((len(along) + 1, len(along) + 1))
-        points[:-1, :-1] = honest.crowd.sq
-        to_message = np.maximum(honest.crowd.gaps - 2 * t * along + t * t * length, 0.0)
-        points[:-1, -1] = points[-1, :-1] = to_message
-        return np.asarray(points[np.ix_(place, place)])
+    def measure_distances(self) -> tuple[Floats, Mask]:
+        """Compute ‖x_i − x_j‖² (n, n); all rows are finite."""
+        dispersion, t = self.curve.honest.dispersion, self.strength
+        to_message = dispersion.squared_deviations - 2 * t * self.curve.projections
+        to_message = np.maximum(to_message + t * t * self.curve.squared_length, 0.0)
+        distances = _bordered(dispersion.squared_distances, to_message[:, None], np.zeros((1, 1)))
+        positions = self.curve.positions[self.picked]
+        picked = np.asarray(distances[np.ix_(positions, positions)])
+        return picked, np.ones(len(positions), dtype=bool)
 
-    @cached_property
-    def facts(self) -> kernels.Facts:
-        """Norms, and products with and distances to the reference."""
-        landscape, t = self.landscape, self.t
-        honest = landscape.honest
-        (gg, gv, gr), (_, vv, vr), (_, _, rr) = landscape.single
-        own = max(gg + 2 * t * gv + t * t * vv, 0.0)
-        dot = gr + t * vr
-        about, place = honest.about_reference, landscape.place[self.picked]
-        mine = (own, dot, max(own - 2 * dot + rr, 0.0))
-        pairs = zip(about[:3], mine, strict=True)
-        squared, dots, gaps = (np.append(known, new)[place] for known, new in pairs)
-        return kernels.Facts(squared, dots, gaps, np.ones(len(place), dtype=bool))
+    def measure_facts(self) -> kernels.Facts:
+        """Compute squared norms, products with the reference and squared distances to it."""
+        curve, t = self.curve, self.strength
+        (gg, gv, gr), (_, vv, vr), (_, _, rr) = curve.gram_of_vectors
+        squared_norm = max(gg + 2 * t * gv + t * t * vv, 0.0)
+        product = gr + t * vr
+        of_message = (squared_norm, product, max(squared_norm - 2 * product + rr, 0.0))
+        pairs = zip(curve.honest.about_reference[:3], of_message, strict=True)
+        positions = curve.positions[self.picked]
+        squared, dots, gaps = (np.append(honest, one)[positions] for honest, one in pairs)
+        return kernels.Facts(squared, dots, gaps, np.ones(len(positions), dtype=bool))
 
     @cached_property
     def reference_norm(self) -> float:
         """‖r‖."""
-        return float(np.sqrt(self.landscape.single[2, 2]))
+        return float(np.sqrt(self.curve.gram_of_vectors[2, 2]))
 
     def combine(self, weights: Floats, of_reference: float) -> Any:
-        """The weights themselves, of all rows."""
-        found = np.zeros(len(self.landscape.place))
-        found[self.picked] = weights
-        return Weighted(found, of_reference)
+        """Return the weights of all rows instead of their sum."""
+        of_all = np.zeros(len(self.curve.positions))
+        of_all[self.picked] = weights
+        return WeightedSum(of_all, of_reference)
 
     def band(self, low: int, high: int, **options: Any) -> Any:
-        """The kernel on the sample."""
-        rows = self.landscape.place[self.picked]
-        value, finite = kernels.band(self.landscape.sample(self.t), low, high, rows=rows, **options)
+        """Run the kernel on the sampled columns."""
+        sample, rows = self.curve.sample(self.strength), self.curve.positions[self.picked]
+        value, finite = kernels.band(sample, low, high, rows=rows, **options)
         self.require(finite)
         return value
 
     def columns(self, index: Index) -> Floats:
-        """The rows at some columns, (n, k)."""
-        honest = self.landscape.honest
+        """Return the rows at some columns, (n, k)."""
+        honest = self.curve.honest
         known = kernels.columns(honest.updates, index, rows=honest.rows)
-        message = _at(honest.mean, index) + self.t * _at(self.landscape.direction, index)
-        return np.asarray(np.vstack([known, message])[self.landscape.place[self.picked]])
+        direction = _at(self.curve.aggregated_direction, index)
+        message = _at(honest.mean, index) + self.strength * direction
+        return np.asarray(np.vstack([known, message])[self.curve.positions[self.picked]])
 
     def gaps_to(self, weights: Floats, of_reference: float) -> tuple[Floats, float]:
-        """‖x_i − z‖² and ‖z‖² for a point z, from inner products of the rows."""
+        """Return ‖x_i − z‖² and ‖z‖² for a point z, from inner products of the rows."""
         facts, norm = self.facts, self.reference_norm**2
         products = 0.5 * (facts.squared[:, None] + facts.squared[None, :] - self.sq)
         to_point = products @ weights + of_reference * facts.dots
@@ -274,13 +288,13 @@ class Sketch(Source):
 
 
 def _bordered(inner: Floats, side: Floats, corner: Floats) -> Floats:
-    """A symmetric matrix with some more rows and columns."""
+    """Return a symmetric matrix, extended by some rows and columns."""
     return np.block([[inner, side], [side.T, corner]])
 
 
-def _look(squared: float, t: float, share: float | None = None) -> Look:
-    """A look from ‖A − ḡ‖²; 0 if that is no number."""
-    return Look(math.sqrt(squared) if 0 < squared < math.inf else 0.0, t, share)
+def _response(squared: float, strength: float, share: float | None = None) -> Response:
+    """Return the response with the distance √squared, or 0 if that is not finite."""
+    return Response(math.sqrt(squared) if 0 < squared < math.inf else 0.0, strength, share)
 
 
 def _at(vector: Tensor, index: Index) -> Floats:

@@ -1,9 +1,11 @@
-"""The strength at which an attack is worst: a grid on both sides of zero, cliffs, then sections.
+"""Search for the strength at which an attack moves the aggregate furthest.
 
-A rule that selects rows follows a message until it is too far off, and then drops it, at once or
-copy by copy: the best strength lies right before such a cliff, where no grid is fine enough. Where
-the message's share of the output is known, cliffs are looked for between two strengths where it
-falls, and around the highest; else the surroundings of the grid's highest points are scanned.
+A rule that selects rows follows a message until the message is too far off, and then drops it, all
+copies at once or one by one. The best strength lies right before such a cliff, where no grid is
+fine enough. The search starts with a grid on both sides of zero. Where the message's share of the
+rule's output is known, it bisects between two strengths at which the share falls, and looks around
+the highest cliff. Otherwise it scans around the highest points of the grid. A golden-section search
+ends it.
 """
 
 import math
@@ -13,123 +15,138 @@ from typing import NamedTuple
 
 import numpy as np
 
-OCTAVES = (-6, 10)  # from a sixty-fourth of the scale to a thousand times it
-FINE = 4  # steps in an octave where the share is not known
-PEAKS = 3  # of the grid that are looked at closely,
-HIGH = 0.5  # if they are this share of the highest
-FALL = 0.9  # the message's share has fallen if less than this is left of it
-HALVINGS = 8  # of an octave with cliffs
-BEYOND = 1.25  # times an edge, up to which a rule may take the message in once more
-SCAN = 15  # points around the highest edge and, where the share is not known, the highest of a grid
-SECTIONS = 14  # at most: a thousandth of the interval
-FLAT = 1e-3  # where values differ by less, over a tenth of the way to zero, no more is to gain
+OCTAVES = (-6, 10)  # the grid reaches from 1/64 of the scale to 1,024 times the scale
+STEPS_PER_OCTAVE = 4  # of the grid where the message's share is not known
+MAX_PEAKS = 3  # this many points of the grid are refined,
+MIN_PEAK = 0.5  # if they reach this fraction of the highest
+KEPT_SHARE = 0.9  # the message's share has fallen if less than this fraction of it is left
+HALVINGS = 8  # of an octave with a cliff
+BEYOND_CLIFF = 1.25  # times a cliff's strength: up to there a rule may accept the message again
+SCAN_POINTS = 15  # between two strengths
+MAX_SECTIONS = 14  # of a golden-section search: down to a thousandth of the interval
+FLAT = 1e-3  # relative difference over a tenth of the way to zero that ends the search
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-class Look(NamedTuple):
-    """What a strength comes to."""
+class Response(NamedTuple):
+    """How the rule responds to a message of some strength."""
 
-    value: float
-    at: float
-    share: float | None = None  # of the message in the rule's output, if that is known
-
-
-Function = Callable[[float], Look]
-Near = tuple[Look, Look, Look]  # a high point, between its neighbors
+    distance: float  # ‖A − ḡ‖, from the aggregate to the honest mean
+    strength: float
+    share: float | None = None  # weight of the message in the aggregate, if it is known
 
 
-def _value(look: Look) -> float:
-    return look.value
+Curve = Callable[[float], Response]  # strength -> response
+Bracket = tuple[Response, Response, Response]  # a high point between its neighbors
 
 
-def peaks(function: Function, scale: float, steps: int = 1) -> list[Look]:
-    """The highest points found around the highest of a grid and at cliffs, the best first."""
-    sizes = scale * 2.0 ** np.arange(OCTAVES[0], OCTAVES[1] + 1 / steps, 1 / steps)
-    right, left = ([function(sign * float(t)) for t in sizes] for sign in (1, -1))
-    found = [edge for side in (right, left) for edge in cliffs(function, side)]
-    for edge in sorted(found, key=_value)[-1:]:
-        near = function(edge.at / BEYOND), edge, function(edge.at * BEYOND)
-        found.append(climb(function, *scan(function, near)))
-    for near in tops([*reversed(left), *right]):
-        known = near[1].share is not None
-        found.append(climb(function, *(near if known else scan(function, near))))
-    return sorted(found, key=_value, reverse=True)
+def _distance(response: Response) -> float:
+    return response.distance
 
 
-def tops(grid: list[Look]) -> Iterator[Near]:
-    """The highest points of a grid that are higher than their neighbors, with these."""
-    values = np.array([look.value for look in grid])
-    outer = np.concatenate([[-math.inf], values, [-math.inf]])
-    found = np.flatnonzero((values >= outer[:-2]) & (values >= outer[2:]))
-    found = found[np.argsort(-values[found], kind="stable")][:PEAKS]
-    for k in found[values[found] >= HIGH * values.max()].tolist():
+def find_peaks(curve: Curve, scale: float, steps: int = 1) -> list[Response]:
+    """Return the highest responses around peaks of a grid and at cliffs, the highest first.
+
+    Args:
+        curve: The response to a strength.
+        scale: A strength of usual size; the grid is relative to it.
+        steps: Points of the grid per octave.
+    """
+    strengths = scale * 2.0 ** np.arange(OCTAVES[0], OCTAVES[1] + 1 / steps, 1 / steps)
+    positive, negative = ([curve(sign * float(t)) for t in strengths] for sign in (1, -1))
+    peaks = [cliff for side in (positive, negative) for cliff in find_cliffs(curve, side)]
+    for cliff in sorted(peaks, key=_distance)[-1:]:
+        around = curve(cliff.strength / BEYOND_CLIFF), cliff, curve(cliff.strength * BEYOND_CLIFF)
+        peaks.append(golden_section(curve, *scan(curve, around)))
+    for bracket in grid_peaks([*reversed(negative), *positive]):
+        known = bracket[1].share is not None
+        peaks.append(golden_section(curve, *(bracket if known else scan(curve, bracket))))
+    return sorted(peaks, key=_distance, reverse=True)
+
+
+def grid_peaks(grid: list[Response]) -> Iterator[Bracket]:
+    """Yield the highest local maxima of a grid, each with its neighbors."""
+    distances = np.array([response.distance for response in grid])
+    padded = np.concatenate([[-math.inf], distances, [-math.inf]])
+    maxima = np.flatnonzero((distances >= padded[:-2]) & (distances >= padded[2:]))
+    maxima = maxima[np.argsort(-distances[maxima], kind="stable")][:MAX_PEAKS]
+    for k in maxima[distances[maxima] >= MIN_PEAK * distances.max()].tolist():
         yield grid[max(k - 1, 0)], grid[k], grid[min(k + 1, len(grid) - 1)]
 
 
-def cliffs(function: Function, side: list[Look]) -> Iterator[Look]:
-    """The last points before the message's share falls, where they may be high."""
-    highest, smooth = max(look.value for look in side), False
+def find_cliffs(curve: Curve, side: list[Response]) -> Iterator[Response]:
+    """Yield the last responses before the message's share falls, where they may be high."""
+    highest, smooth = max(response.distance for response in side), False
     for before, after in pairwise(side):
-        smooth, known = slopes(before, after), smooth
-        if not (smooth and known):  # as in the octave before: no edge comes twice by chance
-            yield from edges(function, before, after, highest, HALVINGS)
+        smooth, was_smooth = decays_smoothly(before, after), smooth
+        if not (smooth and was_smooth):  # one smooth octave may be chance, two are not
+            yield from bisect_cliffs(curve, before, after, highest, HALVINGS)
 
 
-def edges(
-    function: Function, before: Look, after: Look, highest: float, halvings: int
-) -> Iterator[Look]:
-    """The same between two points."""
-    if not falls(before, after) or before.value * after.at / before.at < highest:
-        return  # the value grows no faster than the strength
+def bisect_cliffs(
+    curve: Curve, before: Response, after: Response, highest: float, halvings: int
+) -> Iterator[Response]:
+    """Yield the cliffs between two strengths, located by repeated halving."""
+    reachable = before.distance * after.strength / before.strength
+    if not share_falls(before, after) or reachable < highest:
+        return  # the distance grows no faster than the strength
     if not halvings:
         yield before
         return
-    middle = function((before.at + after.at) / 2)
-    if slopes(before, middle):
+    middle = curve((before.strength + after.strength) / 2)
+    if decays_smoothly(before, middle):
         return
-    highest = max(highest, middle.value)
-    yield from edges(function, before, middle, highest, halvings - 1)
-    yield from edges(function, middle, after, highest, halvings - 1)
+    highest = max(highest, middle.distance)
+    yield from bisect_cliffs(curve, before, middle, highest, halvings - 1)
+    yield from bisect_cliffs(curve, middle, after, highest, halvings - 1)
 
 
-def falls(before: Look, after: Look) -> bool:
-    """Is less of the message's share left?"""
+def share_falls(before: Response, after: Response) -> bool:
+    """Return whether the message has clearly lost weight in the aggregate."""
     if before.share is None or after.share is None:
         return False
-    return after.share < FALL * before.share
+    return after.share < KEPT_SHARE * before.share
 
 
-def slopes(before: Look, middle: Look) -> bool:
-    """Does the share fall as one over the strength, as weights 1/distance do? Then with no edge."""
-    if not before.share or middle.share is None or middle.share > FALL * before.share:
+def decays_smoothly(before: Response, after: Response) -> bool:
+    """Return whether the share falls as 1/strength, as weights 1/distance do: without a cliff."""
+    if not before.share or after.share is None or after.share > KEPT_SHARE * before.share:
         return False
-    return math.isclose(middle.share * middle.at, before.share * before.at, rel_tol=0.05)
+    return math.isclose(after.share * after.strength, before.share * before.strength, rel_tol=0.05)
 
 
-def scan(function: Function, near: Near) -> Near:
-    """The highest of more points between the outer ones, between its neighbors."""
-    sizes = np.linspace(near[0].at, near[2].at, SCAN + 2)[1:-1]
-    points = sorted([*near, *(function(float(t)) for t in sizes)], key=lambda look: look.at)
-    k = max(range(len(points)), key=lambda k: points[k].value)
+def scan(curve: Curve, bracket: Bracket) -> Bracket:
+    """Return the highest of evenly spaced points within a bracket, with its neighbors."""
+    strengths = np.linspace(bracket[0].strength, bracket[2].strength, SCAN_POINTS + 2)[1:-1]
+    points = [*bracket, *(curve(float(t)) for t in strengths)]
+    points.sort(key=lambda response: response.strength)
+    k = max(range(len(points)), key=lambda k: points[k].distance)
     return points[max(k - 1, 0)], points[k], points[min(k + 1, len(points) - 1)]
 
 
-def climb(
-    function: Function, before: Look, best: Look, after: Look, sections: int = SECTIONS
-) -> Look:
-    """Golden sections; the highest point seen, `best` included, whatever the function's shape."""
-    left, right = before.at, after.at
-    low = function(right - GOLDEN * (right - left))
-    high = function(left + GOLDEN * (right - left))
+def golden_section(
+    curve: Curve,
+    before: Response,
+    best: Response,
+    after: Response,
+    sections: int = MAX_SECTIONS,
+) -> Response:
+    """Search the maximum between two strengths by golden sections.
+
+    The result is the highest response seen, `best` included, whatever the curve's shape.
+    """
+    left, right = before.strength, after.strength
+    low = curve(right - GOLDEN * (right - left))
+    high = curve(left + GOLDEN * (right - left))
     for _ in range(sections):
-        best = max(best, low, high, key=_value)
-        near = abs(right - left) < 0.1 * abs(best.at)
-        if near and min(low.value, high.value) >= (1 - FLAT) * best.value:
+        best = max(best, low, high, key=_distance)
+        narrow = abs(right - left) < 0.1 * abs(best.strength)
+        if narrow and min(low.distance, high.distance) >= (1 - FLAT) * best.distance:
             break
-        if low.value >= high.value:
-            right, high = high.at, low
-            low = function(right - GOLDEN * (right - left))
+        if low.distance >= high.distance:
+            right, high = high.strength, low
+            low = curve(right - GOLDEN * (right - left))
         else:
-            left, low = low.at, high
-            high = function(left + GOLDEN * (right - left))
-    return max(best, low, high, key=_value)
+            left, low = low.strength, high
+            high = curve(left + GOLDEN * (right - left))
+    return max(best, low, high, key=_distance)

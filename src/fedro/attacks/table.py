@@ -1,182 +1,136 @@
-"""The table of attacks: the parser, the command line, the docs and the tests read it."""
+"""The table of attacks, which the parser, the command line, the docs and the tests read."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from fedro.attacks.view import PARTS
-from fedro.common.registry import Table, check_options, options_of, unknown
+from fedro.attacks.view import KNOWLEDGE
+from fedro.common.options import Options
+from fedro.common.registry import Table, unknown
+from fedro.common.text import markdown_table
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 Hook = Literal["poison", "train", "forge", "silence"]
-LARGEST = 3.4028234663852886e38  # of float32, in which messages are sent
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One attack: which hook it is, what it needs to know, where it is from."""
+class AttackEntry:
+    """What the table knows about one attack.
+
+    Attributes:
+        name: Name of the attack.
+        function: The registered function.
+        hook: Where the attack acts: "poison", "train", "forge" or "silence".
+        options: The options of the function.
+        knows: What the attack sees, such as "honest updates, rule", or "nothing".
+        knows_with: Option → what the attack sees instead if that option is set.
+        replaces: Whether the clients never send what they trained.
+        distinct: Whether every Byzantine client sends a message of its own.
+        source: Publication.
+        trigger: Of a backdoor: makes the test examples that show it.
+    """
 
     name: str
     function: Callable[..., Any]
     hook: Hook
-    knows: str
-    unless: Mapping[str, str]  # option -> what it knows instead if that option is set
-    least: Mapping[str, float]  # option -> the smallest value
-    replaces: bool  # nothing that the bad clients trained is ever sent
-    source: str
-    trigger: Callable[..., Any] | None = None  # of a backdoor: what shows that it is in the model
-    check: Callable[[Mapping[str, Any]], None] | None = None  # a further look at the options
-    each: bool = False  # every bad client sends something else
+    options: Options
+    knows: str = "nothing"
+    knows_with: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = True
+    distinct: bool = False
+    source: str = ""
+    trigger: Callable[..., Any] | None = None
 
     @property
     def summary(self) -> str:
-        """What it sends, in a line."""
+        """The first line of the documentation."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     @property
-    def options(self) -> dict[str, inspect.Parameter]:
-        """What can be set, by name."""
-        return options_of(self.function)
+    def path(self) -> str:
+        """The name with which `parse_attack` finds it: "alie" or "my_module:my_attack"."""
+        module = self.function.__module__
+        importable = module != "__main__" and not module.startswith("fedro.")
+        exported = getattr(sys.modules.get(module), self.name, None)
+        if importable and getattr(exported, "entry", None) is self:
+            return f"{module}:{self.name}"
+        return self.name
 
-    def triggered(self, examples: Any, classes: int, given: Mapping[str, Any]) -> Any:
-        """The examples that show its backdoor, with these options; None if it has none."""
-        if self.trigger is None:
-            return None
-        values = {**{key: option.default for key, option in self.options.items()}, **given}
-        return self.trigger(examples, classes, **{k: values[k] for k in options_of(self.trigger)})
+    @property
+    def knows_text(self) -> str:
+        """What the attack sees, also with each option that changes it."""
+        changes = (f"{key}=True: {text}" for key, text in self.knows_with.items())
+        return "; ".join([self.knows, *changes])
 
     def knowledge(self, given: Mapping[str, Any]) -> frozenset[str]:
-        """What it may see with these options."""
-        for key, text in self.unless.items():
+        """Return what the attack sees with these options."""
+        for key, text in self.knows_with.items():
             if given.get(key, self.options[key].default):
-                return parts_of(text)
-        return parts_of(self.knows)
+                return parse_knowledge(text)
+        return parse_knowledge(self.knows)
 
     def check_options(self, given: Mapping[str, Any]) -> None:
-        """Raise unless every option is known and allowed, and none is missing."""
-        check_options(self.name, self.function, given)
-        for key, value in given.items():
-            self._check_value(key, value)
-        if self.check is not None:
-            self.check(given)
+        """Raise ValueError unless the options are known and allowed, and none is missing."""
+        self.options.check(given)
 
-    def _check_value(self, key: str, value: Any) -> None:
-        annotation = self.options[key].annotation
-        if get_origin(annotation) is Literal and value not in get_args(annotation):
-            allowed = [str(choice) for choice in get_args(annotation)]
-            raise ValueError(unknown(f"{key} of {self.name}", value, allowed))
-        if not isinstance(value, (int, float)):
-            return
-        if abs(value) > LARGEST:
-            raise ValueError(f"{self.name}({key}=…): more than float32 holds ({LARGEST:.1e})")
-        if value < self.least.get(key, value):
-            raise ValueError(f"{self.name}({key}={value}): must be at least {self.least[key]}")
+    def triggered(self, examples: Any, classes: int, given: Mapping[str, Any]) -> Any:
+        """Return the examples that show the backdoor with these options; None without one."""
+        if self.trigger is None:
+            return None
+        values = self.options.complete(given)
+        wanted = keyword_options(self.trigger)
+        return self.trigger(examples, classes, **{key: values[key] for key in wanted})
 
 
-def proper_share(name: str, key: str) -> Callable[[Mapping[str, Any]], None]:
-    """A check that an option of an attack is more than 0 and at most 1."""
-
-    def check(options: Mapping[str, Any]) -> None:
-        if not 0 < (value := options.get(key, 1)) <= 1:
-            raise ValueError(f"{name}({key}={value}): must be more than 0 and at most 1")
-
-    return check
+def keyword_options(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the keyword-only parameters."""
+    parameters = inspect.signature(function).parameters.items()
+    return [key for key, parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-ATTACKS: Table[Entry] = Table("attack")
+def parse_knowledge(text: str) -> frozenset[str]:
+    """Return the parts of a text like ``"honest updates, rule"``.
 
-Register = Callable[[Callable[..., Any]], Entry]
-
-
-def poison(
-    *,
-    least: Mapping[str, float] | None = None,
-    source: str = "",
-    trigger: Callable[..., Any] | None = None,
-    check: Callable[[Mapping[str, Any]], None] | None = None,
-) -> Register:
-    """Register ``f(examples, classes, rng, *, …) -> examples``: what a bad client trains on.
-
-    A backdoor has a ``trigger(examples, classes, *, …)``, which takes options of the same names
-    and gives those test examples that show the backdoor, with the labels that the attackers want.
+    Raises:
+        ValueError: A part is unknown.
     """
-    return _register("poison", "own data", None, least, False, source, trigger, check)
-
-
-def train(
-    *, check: Callable[[Mapping[str, Any]], None] | None = None, source: str = ""
-) -> Register:
-    """Register ``f(*, …) -> float``: the restraint of a bad client's training, from 0 to 1.
-
-    With ρ it takes steps for (1−ρ)·loss + ρ·‖w − the server's model‖.
-    """
-    return _register("train", "own data", replaces=False, source=source, check=check)
-
-
-def forge(
-    *,
-    knows: str = "nothing",
-    unless: Mapping[str, str] | None = None,
-    least: Mapping[str, float] | None = None,
-    replaces: bool = True,
-    source: str = "",
-    check: Callable[[Mapping[str, Any]], None] | None = None,
-    each: bool = False,
-) -> Register:
-    """Register ``f(view, *, …)``, which returns what the bad clients send.
-
-    One vector (width,) for all, an iterable of one for each, ``write(updates, rows)``, which puts
-    one for each into the matrix (then say each=True), or a `Forged`. With replaces=False
-    it may return None: they send what the stages before say, or else what they trained. Messages
-    are written one at a time, over the client's own: compute what they share, and assign to
-    `view.memory`, before the first. Name what is in there after the attack: "mimic.target".
-    """
-    return _register("forge", knows, unless, least, replaces, source, check=check, each=each)
-
-
-def silence(
-    *,
-    knows: str = "nothing",
-    unless: Mapping[str, str] | None = None,
-    least: Mapping[str, float] | None = None,
-    replaces: bool = True,
-    source: str = "",
-) -> Register:
-    """Register ``f(view, *, …)``, which returns which bad clients do not answer: a bool or a mask.
-
-    With replaces=False some of them may answer, at times.
-    """
-    return _register("silence", knows, unless, least, replaces, source)
-
-
-def _register(
-    hook: Hook,
-    knows: str,
-    unless: Mapping[str, str] | None = None,
-    least: Mapping[str, float] | None = None,
-    replaces: bool = True,
-    source: str = "",
-    trigger: Callable[..., Any] | None = None,
-    check: Callable[[Mapping[str, Any]], None] | None = None,
-    each: bool = False,
-) -> Register:
-    for text in (knows, *(unless or {}).values()):
-        parts_of(text)
-
-    def enter(function: Callable[..., Any]) -> Entry:
-        name = function.__name__
-        separate = each or inspect.isgeneratorfunction(function)
-        options = (unless or {}, least or {}, replaces, source, trigger, check, separate)
-        ATTACKS[name] = entry = Entry(name, function, hook, knows, *options)
-        return entry
-
-    return enter
-
-
-def parts_of(knows: str) -> frozenset[str]:
-    """The parts of a text like ``"honest updates, rule"``."""
-    parts = frozenset() if knows == "nothing" else frozenset(knows.split(", "))
+    parts = frozenset() if text == "nothing" else frozenset(text.split(", "))
     for part in parts:
-        if part not in PARTS:
-            raise ValueError(unknown("knowledge", part, [*PARTS, "nothing"]))
+        if part not in KNOWLEDGE:
+            raise ValueError(unknown("knowledge", part, [*KNOWLEDGE, "nothing"]))
     return parts
+
+
+ATTACKS: Table[AttackEntry] = Table("attack")
+
+HEADER = ("name", "what the Byzantine clients do", "what they know", "reference")
+
+
+def _cells() -> Iterator[tuple[str, ...]]:
+    """A line of the printed table for each attack."""
+    for entry in ATTACKS.values():
+        yield f"{entry.name}{entry.options}", entry.summary, entry.knows_text, entry.source
+
+
+def as_text() -> "Text":
+    """Return the table for the terminal, three lines for each attack."""
+    from rich.text import Text
+
+    text = Text(
+        "Join attacks with |. Poisoning stages all apply, one after the other; of the forging "
+        "stages, the last one decides what is sent.\n"
+    )
+    for name, summary, knows, source in _cells():
+        text.append(f"\n{name}", style="bold")
+        text.append(f"\n  {summary}" + (f" ({source})" if source else ""))
+        text.append(f"\n  knows {knows}\n", style="dim")
+    return text
+
+
+def as_markdown() -> str:
+    """Return the table for documents."""
+    return markdown_table(HEADER, _cells())

@@ -1,4 +1,4 @@
-"""Bad clients who wait for a draw in which they are many: the server counts draws, so they lose."""
+"""Silence, takeover, and clients who wait for a draw in which they are many."""
 
 import math
 
@@ -6,15 +6,60 @@ import numpy as np
 import pytest
 import torch
 
-from attack_cases import make
+from attack_cases import (
+    make,
+    sent,
+)
 from fedro import Experiment, Round, prepare, run
-from fedro.attacks import parse_attack
+from fedro.attacks import (
+    Forged,
+    parse_attack,
+)
 from fedro.common.streams import stream
-from fedro.planning.feasibility import Setting
+from fedro.planning.feasibility import PlanningProblem
 from fedro.planning.tails import hypergeometric_log_cdf
 from fedro.server import sample
 
+
+def test_silent() -> None:
+    view = make()
+    assert parse_attack("silent").silent(view).tolist() == [True, True]
+    assert parse_attack("sign_flip | silent").silent(view).tolist() == [True, True]
+    assert parse_attack("sign_flip").silent(view).tolist() == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("at", "bad", "seized"),
+    [
+        ("more", 1, False),
+        ("more", 2, False),
+        ("more", 3, True),
+        ("reach", 1, False),
+        ("reach", 2, True),
+        ("reach", 3, True),
+    ],
+)
+def test_takeover(at: str, bad: int, seized: bool) -> None:
+    view = make(bad=tuple(range(bad)), tolerated=2)
+    found = parse_attack(f"sign_flip | takeover(at={at!r})").forge(view)
+    assert (found.model is not None) == seized
+    if found.model is not None:
+        assert torch.equal(found.model, torch.zeros(12))
+    assert torch.equal(sent(f"sign_flip | takeover(at={at!r})", view), sent("sign_flip", view))
+    assert parse_attack("takeover").forge(view).rows is None
+    after = parse_attack(f"takeover(at={at!r}) | foe").forge(view)
+    assert (after.model is not None) == seized
+
+
+def test_nobody_bad_seizes_nothing() -> None:
+    view = make(bad=(), tolerated=0)
+    assert parse_attack("takeover(at='reach')").forge(view) == Forged(None, None)
+    assert parse_attack("silent").silent(view).shape == (0,)
+
+
 WAITING = "silent_when_weak | foe(tau=100.0)"
+
+
 EXPERIMENT = Experiment(
     dataset="digits",
     clients=12,
@@ -95,6 +140,6 @@ def test_the_rounds_that_are_lost_are_as_many_as_planned(rounds: dict[str, list[
     assert lost == pytest.approx(120 / 792)  # C(4,3)·C(8,2) + C(4,4)·C(8,1), of C(12,5)
     total = seeds * draws
     assert abs(found.sum() - total * lost) < 3 * math.sqrt(total * lost * (1 - lost))
-    plan = Setting(12, 4, draws, retries=0, dropout=0.0, confidence=0.5, bound="exact")
+    plan = PlanningProblem(12, 4, draws, retries=0, dropout=0.0, confidence=0.5, bound="exact")
     safe = plan.achieved(5, 2)
     assert abs((found == 0).sum() - seeds * safe) < 3 * math.sqrt(seeds * safe * (1 - safe))

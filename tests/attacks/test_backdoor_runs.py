@@ -1,0 +1,248 @@
+"""Backdoors in runs: the score of the backdoor, how it is recorded, and what rules let through."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attack_cases import (
+    plain_stamp,
+)
+from fedro import Experiment, Round, prepare, run, run_into
+from fedro.attacks import (
+    ATTACKS,
+    train,
+)
+from fedro.data import from_clients
+from fedro.runs import read
+from fedro.server import State, sample, summarize
+from fedro.server.scores import Score
+from fedro.simulation.round import backdoor_rate, simulate_round
+from fedro.simulation.tensorboard import tensorboard_log
+from fedro.simulation.terminal import results
+
+DIGITS = Experiment(
+    dataset="digits",
+    clients=12,
+    model="mlp(hidden=16)",
+    byzantine=3,
+    attack="backdoor(target=3, share=0.2) | scaling",
+    sampled=7,
+    tolerated=2,
+    rule="mean",
+    rounds=8,
+    client_lr=0.5,
+    local_steps=3,
+    batch_size=8,
+    evaluate_every=2,
+)
+
+
+def test_a_restraint_of_your_own_is_checked_before_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ATTACKS, "_entries", dict(ATTACKS._entries))
+
+    @train()
+    def odd() -> float:
+        """A restraint that cannot be."""
+        return 2.0
+
+    with pytest.raises(ValueError, match="need one from 0 to 1"):
+        prepare(DIGITS.replace(attack="backdoor | odd"))
+
+
+def test_only_the_bad_are_held_back() -> None:
+    free, held = (DIGITS.replace(attack=a) for a in ("backdoor", "backdoor | constrain(alpha=0.1)"))
+    updates = []
+    for experiment in (free, held):
+        setup = prepare(experiment)
+        with setup.make_engine() as engine:
+            simulate_round(setup, engine, State(0, setup.start))
+            updates.append(engine.updates.clone())
+    bad = setup.byzantine[sample(0, 0, 12, 7)]
+    assert 0 < bad.sum() < 7
+    assert torch.equal(updates[0][~bad], updates[1][~bad])
+    assert (updates[1][bad].norm(dim=1) < 0.5 * updates[0][bad].norm(dim=1)).all()
+
+
+def plain_backdoor(experiment: Experiment, state: State, target: int) -> float:
+    """The accuracy of the backdoor, one honest client's example after the other."""
+    setup = prepare(experiment)
+    module = setup.module(state).eval()
+    fooled = []
+    for client in np.flatnonzero(~setup.byzantine):
+        x, y = setup.federation.test(int(client))
+        for image, label in zip(x.numpy(), y.tolist(), strict=True):
+            if label != target:
+                scores = module(torch.from_numpy(plain_stamp(image, 3, 1.0))[None])
+                fooled.append(int(scores.argmax()) == target)
+    return float(np.mean(fooled))
+
+
+def test_the_score_is_the_share_of_honest_examples_that_are_fooled() -> None:
+    *_, done = run(DIGITS)
+    assert done.final == done.score
+    assert done.final is not None
+    assert done.final.backdoor == pytest.approx(plain_backdoor(DIGITS, done.state, 3), abs=1e-12)
+    assert 0 < done.final.backdoor < 1
+
+
+def test_the_output_that_is_drawn_has_a_score_of_its_own() -> None:
+    experiment = DIGITS.replace(output="random")
+    *_, done = run(experiment)
+    assert done.final is not None
+    assert done.final.backdoor == pytest.approx(plain_backdoor(experiment, done.state, 3))
+
+
+def test_other_attacks_have_no_backdoor() -> None:
+    *_, done = run(DIGITS.replace(attack="label_flip"))
+    assert done.final is not None
+    assert done.final.backdoor is None
+    assert done.as_dict()["final"]["backdoor"] is None
+
+
+def test_a_model_of_nan_has_no_backdoor() -> None:
+    """PyTorch takes the first class for the largest of NaNs."""
+    setup = prepare(DIGITS.replace(attack="backdoor(target=0)"))
+    with setup.make_engine() as engine:
+        for value in (math.nan, math.inf):
+            assert backdoor_rate(setup, engine, torch.full_like(setup.start, value)) == 0.0
+        assert backdoor_rate(setup, engine, torch.zeros_like(setup.start)) == 1.0
+
+
+def test_where_all_examples_are_of_the_target_nothing_is_shown() -> None:
+    x, y = torch.rand(8, 6), torch.ones(8, dtype=torch.int64)
+    federation = from_clients([(x, y, x, y)] * 5, classes=3)
+    experiment = Experiment(
+        model="logistic", byzantine=1, attack="backdoor(target=1)", sampled=3, tolerated=1, rounds=1
+    )
+    *_, done = run(experiment, federation=federation)
+    assert done.final is not None
+    assert done.final.backdoor is None
+
+
+@pytest.mark.parametrize("byzantine", [0, 3])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("backdoor(target=10)", "from 0 to 9"), ("backdoor(size=9)", "larger than an example")],
+)
+def test_what_cannot_work_is_said_before_training(text: str, message: str, byzantine: int) -> None:
+    with pytest.raises(ValueError, match=message):
+        prepare(DIGITS.replace(attack=text, byzantine=byzantine))
+
+
+@pytest.mark.parametrize("attack", ["backdoor", "label_flip"])
+def test_what_needs_labels_is_said_before_training(attack: str) -> None:
+    with pytest.raises(ValueError, match="class labels"):
+        prepare(
+            Experiment(
+                dataset="synthetic", clients=9, byzantine=2, attack=attack, sampled=5, tolerated=2
+            )
+        )
+
+
+def test_a_run_goes_on_to_the_same_bits() -> None:
+    whole = list(run(DIGITS))
+    saved = State.from_tensors(5, whole[4].state.tensors())
+    rest = list(run(DIGITS, state=saved))
+    assert [done.score for done in rest] == [done.score for done in whole[5:]]
+    assert torch.equal(rest[-1].state.model, whole[-1].state.model)
+
+
+@pytest.mark.slow
+def test_engines_agree() -> None:
+    found = []
+    for engine in ("inline", "batched", "workers"):
+        *_, done = run(DIGITS.replace(engine=engine))
+        assert done.final is not None
+        found.append(done.final.backdoor)
+    assert found == pytest.approx([found[0]] * 3, abs=0.01)
+
+
+def test_the_folder_and_what_is_printed_tell_it(tmp_path: Path) -> None:
+    *_, done = run_into(tmp_path / "run", DIGITS)
+    assert done.final is not None
+    recorded = read(tmp_path / "run")
+    assert recorded.rounds[-1]["score"]["backdoor"] == done.final.backdoor
+    assert recorded.summary is not None
+    assert recorded.summary["final"]["backdoor"] == done.final.backdoor
+    several = [line["score"]["backdoor"] for line in recorded.rounds if "score" in line]
+    assert recorded.summary["mean_of_last"]["backdoor"] == pytest.approx(np.mean(several[-3:]))
+    text = printed(recorded.summary)
+    assert "backdoor" in text
+    assert f"{100 * done.final.backdoor:.1f}%" in text
+
+
+def printed(summary: dict[str, Any]) -> str:
+    from rich.console import Console
+
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(results(summary, None))
+    return capture.get()
+
+
+def without(score: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in score.items() if key != "backdoor"}
+
+
+def test_records_from_before_are_read() -> None:
+    setup = prepare(DIGITS)
+    lines = [done.as_dict() for done in run(setup)]
+    for line in lines[:-1]:
+        if "score" in line:
+            line["score"] = without(line["score"])
+    resumed = summarize(
+        lines, sampled=7, tolerated=2
+    )  # begun before there was such a score, ended after
+    assert resumed["mean_of_last"]["backdoor"] is None
+    assert "backdoor" in printed(resumed)
+    old = {**resumed, **{key: without(resumed[key]) for key in ("final", "mean_of_last")}}
+    assert "backdoor" not in printed(old)
+    assert "final model" in printed(old)
+    assert Score(0.1, 0.9, 0.9, 0.8).backdoor is None
+
+
+def test_tensorboard_gets_it(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    ids = np.arange(3)
+    state = State(1, torch.zeros(2))
+    log = tensorboard_log(tmp_path)
+    log(Round(0, 0.1, ids, ids[:1], state, score=Score(0.1, 0.9, 0.8, 0.7, 0.25)))
+    log(Round(1, 0.1, ids, ids[:1], state, score=Score(0.1, 0.9, 0.8, 0.7)))
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert [event.value for event in events.Scalars("test/backdoor")] == [0.25]
+    assert len(events.Scalars("test/accuracy")) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partition", ["iid", "dirichlet(alpha=1.0)"])
+def test_replacement_fools_the_mean_and_not_fedro(partition: str) -> None:
+    """A backdoor does no harm to the accuracy, so that alone would not tell."""
+    experiment = Experiment(
+        dataset="digits",
+        clients=50,
+        partition=partition,
+        model="mlp(hidden=32)",
+        byzantine=10,
+        attack="backdoor | scaling",
+        rounds=60,
+        evaluate_every=60,
+    )
+    found = {}
+    for rule in ("mean", "nnm | trimmed_mean"):
+        *_, done = run(experiment.replace(rule=rule))
+        assert done.final is not None
+        assert done.final.accuracy is not None
+        assert done.final.accuracy > 0.9
+        found[rule] = done.final.backdoor
+    *_, clean = run(experiment.replace(byzantine=0, sampled=27, tolerated=0, rule="mean"))
+    assert found["mean"] > 0.95
+    assert found["nnm | trimmed_mean"] < 0.05
+    assert clean.final is not None
+    assert clean.final.backdoor < 0.05
