@@ -27,7 +27,7 @@ from fedro.runs.errors import DamagedError
 from fedro.server import screen
 from fedro.simulation.experiment import Experiment, read_experiment
 from fedro.simulation.recording import run_into
-from fedro.simulation.setup import prepare
+from fedro.simulation.preparation import prepare
 from fedro.simulation.sweeps import read_sweep
 from sample_data import femnist_table, write_leaf, write_parquet
 
@@ -435,7 +435,7 @@ def test_damaged_arrays_of_a_reply(
     dtype: str, kind: str, changes: list[tuple[int, int]], cut: int | None
 ) -> None:
     flower = pytest.importorskip("flwr.app")
-    from fedro.flower.npy import Refused, read_floats
+    from fedro.flower.layout import UnusableReply, read_floats
 
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -446,7 +446,7 @@ def test_damaged_arrays_of_a_reply(
     array = flower.Array(dtype="float32", shape=(2, 3), stype=kind, data=data)
     try:
         found = read_floats("a", array, (2, 3))
-    except Refused:
+    except UnusableReply:
         if not changes and cut is None and kind == "numpy.ndarray" and dtype[1] == "f":
             raise
         return

@@ -11,11 +11,11 @@ from flwr.simulation import run_simulation
 
 import fedro
 from fedro.flower import FedRo
-from fedro.flower.exchange import exchange
+from fedro.flower.messaging import send_and_collect
 from fedro.models import FlatModel
 from fedro.simulation.client import local_update
+from fedro.simulation.preparation import prepare
 from fedro.simulation.round import client_examples, make_job
-from fedro.simulation.setup import prepare
 
 PLAN = fedro.plan(clients=150, byzantine=15, rounds=10)
 EXPERIMENT = fedro.Experiment(
@@ -58,7 +58,7 @@ def train(message, context):
     arrays = message.content["arrays"].items()
     flat.module.load_state_dict({name: torch.tensor(array.numpy()) for name, array in arrays})
     start, update = flat.vector.clone(), torch.empty(flat.width)
-    local_update(flat, start, *job.batches(), setup.recipe, config["lr"], update)
+    local_update(flat, start, *job.batches(), setup.local_training, config["lr"], update)
     weights = start - update if bad else start + update
     return Message(RecordDict({"arrays": as_record(flat.tensors(weights))}), reply_to=message)
 
@@ -73,7 +73,7 @@ def by_partition():
 
     def order(grid, nodes):
         new = [Message(RecordDict(), node, "query") for node in nodes if node not in numbers]
-        for node, reply in exchange(grid, new, 60.0):
+        for node, reply in send_and_collect(grid, new, 60.0):
             numbers[node] = reply.content["who"]["partition"]
         return sorted(nodes, key=numbers.get)
 

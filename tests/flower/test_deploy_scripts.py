@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 

@@ -8,42 +8,42 @@ from fake_flower import FakeGrid, Time, answer, honest, model, raises, small_pla
 from fedro.flower import FedRo
 
 
-def flipped(message, dice):
+def flipped(message, rng):
     reply = honest(1.0)(message)
     if "arrays" in reply.content.array_records:
         array = reply.content["arrays"]["layer.bias"]
         data = bytearray(array.data)
-        data[dice.integers(len(data))] = dice.integers(256)
+        data[rng.integers(len(data))] = rng.integers(256)
         array.data = bytes(data)
     return reply
 
 
-def without_content(message, dice):
+def without_content(message, rng):
     reply = honest(1.0)(message)
-    reply.__dict__["_content"] = dice.choice([None, 3, "text"])
+    reply.__dict__["_content"] = rng.choice([None, 3, "text"])
     return reply
 
 
-def metrics_only(message, dice):
+def metrics_only(message, rng):
     record = MetricRecord({"x" * 1000: 1e308, "train_loss": -1e308, "eval_acc": 1e308})
     return Message(RecordDict({"arrays": record}), reply_to=message)
 
 
-def scaled(message, dice):
-    by = dice.choice([1e38, -1e38, 3e38, 1e30, 1e5, np.nan, np.inf])
+def scaled(message, rng):
+    by = rng.choice([1e38, -1e38, 3e38, 1e30, 1e5, np.nan, np.inf])
     return answer(message, {name: value + by for name, value in weights(message).items()})
 
 
-def misshapen(message, dice):
-    shape = dice.integers(0, 4, size=dice.integers(0, 4))
+def misshapen(message, rng):
+    shape = rng.integers(0, 4, size=rng.integers(0, 4))
     return answer(message, {name: np.zeros(shape) for name in weights(message)})
 
 
 HOSTILE = [
-    lambda message, dice: None,
-    lambda message, dice: ValueError("unpacked"),
-    lambda message, dice: raises(message),
-    lambda message, dice: [honest(1.0)(message)] * int(dice.integers(2, 4)),
+    lambda message, rng: None,
+    lambda message, rng: ValueError("unpacked"),
+    lambda message, rng: raises(message),
+    lambda message, rng: [honest(1.0)(message)] * int(rng.integers(2, 4)),
     scaled,
     misshapen,
     metrics_only,
@@ -54,10 +54,10 @@ HOSTILE = [
 
 @pytest.mark.parametrize("seed", range(6))
 def test_clients_that_do_anything_at_all(seed):
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
 
     def hostile(message):
-        return HOSTILE[dice.integers(len(HOSTILE))](message, dice)
+        return HOSTILE[rng.integers(len(HOSTILE))](message, rng)
 
     grid = FakeGrid(20, {3: hostile, 11: hostile}, honest(1.0, eval_acc=0.8))
     strategy = FedRo(plan=small_plan(), seed=seed, evaluate_every=4, clock=Time().clock)

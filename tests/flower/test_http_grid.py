@@ -13,8 +13,8 @@ from flwr.supercore.run import Run
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from fake_flower import FIRST, Time, answer, honest, model, weights
-from fedro.flower.exchange import exchange
-from fedro.flower.layout import Layout
+from fedro.flower.layout import ArrayLayout
+from fedro.flower.messaging import send_and_collect
 from fedro.flower.replies import receive_updates
 
 
@@ -107,9 +107,9 @@ def invitations():
 
 @pytest.mark.parametrize("bad", [impostor, cut, strange, records])
 def test_what_a_client_packs_spoils_no_other_reply(bad):
-    layout = Layout(model())
+    layout = ArrayLayout(model())
     updates, start = torch.zeros(3, layout.width), layout.vector(model())
-    answers = exchange(Answered(bad), invitations(), 5.0, Time().clock)
+    answers = send_and_collect(Answered(bad), invitations(), 5.0, Time().clock)
     found, _, rows = receive_updates(answers, NODES, updates, start, layout, "arrays")
     assert np.array_equal(updates[1:], np.ones((2, layout.width))), found
     if bad is impostor:

@@ -64,7 +64,9 @@ def federation(behave, nodes=20):
 def test_a_run_with_flowers_own_grid(tmp_path):
     nan = sends(lambda w: {name: value * np.nan for name, value in w.items()})
     with federation({0: nan, 1: raises, 2: silent}) as grid:
-        strategy = FedRo(plan=small_plan(), folder=tmp_path / "run", evaluate_every=3, patience=9)
+        strategy = FedRo(
+            plan=small_plan(), folder=tmp_path / "run", evaluate_every=3, max_void_rounds=9
+        )
         result = strategy.start(grid, model(), num_rounds=6, timeout=2.0)
     lines = read(tmp_path / "run").rounds
     moved = sum(line["void"] is None for line in lines)

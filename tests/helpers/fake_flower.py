@@ -1,4 +1,4 @@
-"""A grid without a network: what each node answers is a function, and time passes when told."""
+"""A grid without a network, whose nodes are functions, and a clock that only sleeping moves."""
 
 import os
 from itertools import count
@@ -7,12 +7,12 @@ os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 import fedro
-from fedro.flower.exchange import Clock
+from fedro.flower.messaging import Clock
 
 TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1  # as in a server app
 FIRST = 2**63 + 1  # node ids that floats cannot tell apart
@@ -74,15 +74,15 @@ class FakeGrid(Grid):
         return keys
 
     def pull_messages(self, message_ids):
-        found = []
+        messages = []
         for key in message_ids:
             reply = self.replies[key]
             if isinstance(reply, Exception):
                 raise reply
             if reply is not None:
                 del self.replies[key]
-                found += reply if isinstance(reply, list) else [reply]
-        return found
+                messages += reply if isinstance(reply, list) else [reply]
+        return messages
 
     def invitations(self, kind="train"):
         """Who was invited, round by round."""
@@ -100,8 +100,8 @@ def weights(message):
 
 def answer(message, arrays, metrics=None, key="arrays"):
     record = ArrayRecord({name: Array(np.asarray(value)) for name, value in arrays.items()})
-    found = MetricRecord({"num-examples": 10, **(metrics or {})})
-    return Message(RecordDict({key: record, "metrics": found}), reply_to=message)
+    claimed = MetricRecord({"num-examples": 10, **(metrics or {})})
+    return Message(RecordDict({key: record, "metrics": claimed}), reply_to=message)
 
 
 def honest(step, **metrics):
@@ -141,3 +141,9 @@ def model(**more):
 def small_plan(**changes):
     """7 of 20 invited, 2 tolerated."""
     return fedro.plan(**{"clients": 20, "byzantine": 2, "rounds": 50, "sampled": 7, **changes})
+
+
+def invite(arrays, nodes=5):
+    """Messages that invite the first nodes to train."""
+    record = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": 1})})
+    return [Message(record, FIRST + i, "train") for i in range(nodes)]

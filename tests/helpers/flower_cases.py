@@ -29,3 +29,7 @@ def strategy(time=None, **options):
 
 def start(fedro_, grid, rounds=3, arrays=None, **options):
     return fedro_.start(grid, arrays or model(), num_rounds=rounds, timeout=30, **options)
+
+
+def arrays_as_vector(record):
+    return np.concatenate([array.numpy().ravel() for array in record.values()])

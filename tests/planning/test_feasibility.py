@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedro.planning.feasibility import BOUNDS, Search, Setting, tolerated_at
+from fedro.planning.feasibility import BOUNDS, PlanningProblem, SampleSearch, tolerated_at
 from fedro.planning.theory import divergence
-from fedro.rules.kappa import pipeline_kappa
+from fedro.rules import parse_rule
 
 ROUNDS, CONFIDENCES = (1, 10, 500), (0.5, 0.99, 0.99999)
 
 
-def setting(
+def problem(
     clients: int,
     byzantine: int,
     rounds: int = 1,
@@ -26,9 +26,9 @@ def setting(
     bound: str = "exact",
     dropout: float = 0.0,
     retries: int = 0,
-) -> Setting:
+) -> PlanningProblem:
     draws = rounds + retries
-    return Setting(clients, byzantine, draws, retries, dropout, confidence, bound)
+    return PlanningProblem(clients, byzantine, draws, retries, dropout, confidence, bound)
 
 
 def always(sampled: int, tolerated: int) -> bool:
@@ -60,7 +60,7 @@ def safe(n: int, b: int, sampled: int, k: int, rounds: int, p: float, bound: str
 def test_brute_force_on_every_small_case(bound: str) -> None:
     for n in range(1, 41):
         for b, rounds, p in itertools.product(range((n + 1) // 2), ROUNDS, CONFIDENCES):
-            case = setting(n, b, rounds, p, bound)
+            case = problem(n, b, rounds, p, bound)
             works = []
             for sampled in range(1, n + 1):
                 options = range((sampled + 1) // 2)
@@ -69,8 +69,8 @@ def test_brute_force_on_every_small_case(bound: str) -> None:
                 )
                 assert tolerated_at(case, sampled) == expected, (n, b, sampled, rounds, p)
                 works.append(expected is not None)
-            search = Search(case, always)
-            assert (search.first(), search.from_where_all()) == firsts(works), (n, b, rounds, p)
+            search = SampleSearch(case, always)
+            assert (search.first(), search.first_without_gaps()) == firsts(works), (n, b, rounds, p)
 
 
 def firsts(works: list[bool]) -> tuple[int | None, int | None]:
@@ -80,7 +80,7 @@ def firsts(works: list[bool]) -> tuple[int | None, int | None]:
     return first, last_failure + 1 if last_failure < len(works) else None
 
 
-def brute_first(case: Setting, good: Callable[[int, int], bool]) -> int | None:
+def brute_first(case: PlanningProblem, good: Callable[[int, int], bool]) -> int | None:
     for sampled in range(1, case.population + 1):
         for k in range((sampled + 1) // 2):
             if case.holds(sampled, k):
@@ -97,7 +97,7 @@ def goal(name: str, n: int, b: int, slack: float) -> Callable[[int, int], bool]:
     if name == "share":
         limit = b / n + (0.5 - b / n) * min(1, slack / 4)
         return lambda sampled, tolerated: tolerated <= limit * sampled
-    kappa = pipeline_kappa(name)
+    kappa = parse_rule(name).kappa_formula()
     most = max(0.01, slack * kappa(n, b))
     return lambda sampled, tolerated: kappa(sampled, tolerated) <= most
 
@@ -115,8 +115,8 @@ def test_smallest_sample_that_meets_a_goal(
     n: int, share: float, rounds: int, p: float, name: str, slack: float
 ) -> None:
     b = min(int(n * share), (n - 1) // 2)
-    case, good = setting(n, b, rounds, p), goal(name, n, b, slack)
-    assert Search(case, good).first() == brute_first(case, good)
+    case, good = problem(n, b, rounds, p), goal(name, n, b, slack)
+    assert SampleSearch(case, good).first() == brute_first(case, good)
 
 
 @pytest.mark.slow
@@ -132,15 +132,15 @@ def test_dropouts_against_brute_force(
     n: int, share: float, rounds: int, p: float, bound: str, trouble: tuple[float, int]
 ) -> None:
     b = min(int(n * share), (n - 1) // 2)
-    case = setting(n, b, rounds, p, bound, *trouble)
+    case = problem(n, b, rounds, p, bound, *trouble)
     works = []
     for sampled in range(1, n + 1):
         options = range((sampled + 1) // 2)
         expected = next((k for k in options if case.holds(sampled, k)), None)
         assert tolerated_at(case, sampled) == expected
         works.append(expected is not None)
-    search = Search(case, always)
-    assert (search.first(), search.from_where_all()) == firsts(works)
+    search = SampleSearch(case, always)
+    assert (search.first(), search.first_without_gaps()) == firsts(works)
 
 
 @given(st.integers(3, 10**6), st.data())
@@ -153,11 +153,11 @@ def test_more_trouble_never_needs_less_tolerance(n: int, data: st.DataObject) ->
     surer = data.draw(st.floats(p, 0.99999))
     bound = data.draw(st.sampled_from(list(BOUNDS)))
     sampled = data.draw(st.integers(1, min(n, 3000)))
-    calm = tolerated_at(setting(n, b, rounds, p, bound), sampled)
+    calm = tolerated_at(problem(n, b, rounds, p, bound), sampled)
     for worse in (
-        setting(n, more_bad, rounds, p, bound),
-        setting(n, b, more_rounds, p, bound),
-        setting(n, b, rounds, surer, bound),
+        problem(n, more_bad, rounds, p, bound),
+        problem(n, b, more_rounds, p, bound),
+        problem(n, b, rounds, surer, bound),
     ):
         needed = tolerated_at(worse, sampled)
         assert needed is None or (calm is not None and calm <= needed)
@@ -167,7 +167,7 @@ def test_more_trouble_never_needs_less_tolerance(n: int, data: st.DataObject) ->
 def test_the_exact_bound_is_never_worse_than_chernoff(n: int, data: st.DataObject) -> None:
     b = data.draw(st.integers(1, (n - 1) // 2))
     sampled = data.draw(st.integers(1, n))
-    found = {bound: tolerated_at(setting(n, b, 500, 0.99, bound), sampled) for bound in BOUNDS}
+    found = {bound: tolerated_at(problem(n, b, 500, 0.99, bound), sampled) for bound in BOUNDS}
     if found["literal"] is not None:
         assert found["shifted"] is not None
         assert found["shifted"] <= found["literal"]
@@ -182,8 +182,8 @@ def test_the_exact_bound_is_never_worse_than_chernoff(n: int, data: st.DataObjec
 def test_monte_carlo_confirms_the_achieved_confidence(dropout: float, retries: int) -> None:
     rng = np.random.default_rng(7)
     n, b, rounds, runs = 60, 12, 20, 40_000
-    case = setting(n, b, rounds, 0.6, "exact", dropout, retries)
-    sampled = Search(case, always).first()
+    case = problem(n, b, rounds, 0.6, "exact", dropout, retries)
+    sampled = SampleSearch(case, always).first()
     assert sampled is not None
     tolerated = tolerated_at(case, sampled)
     assert tolerated is not None

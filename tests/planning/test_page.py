@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import shlex
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import fedro
+from fedro.common import atomic_files
 from fedro.planning import page as plan_page
 
 PAPER: dict[str, Any] = {"clients": 150, "byzantine": 15, "rounds": 500}
@@ -161,7 +163,7 @@ def test_sliders_and_fields_move_together(planner) -> None:
 PROBLEMS = [
     ("clients", "0", "Clients must be a whole number from 1 to 1000000."),
     ("clients", "", "Clients must be"),
-    ("byzantine", "2.5", "Bad clients must be a whole number from 0 to 150."),
+    ("byzantine", "2.5", "Byzantine clients must be a whole number from 0 to 150."),
     ("byzantine", "75", "half or more"),
     ("rounds", "-1", "Rounds must be"),
     ("confidence", "1.5", "above 0 and at most 1"),
@@ -269,12 +271,11 @@ def test_a_page_is_written_whole_or_not_at_all(
     assert plan_page.save(plan, path) == path
     old = path.read_bytes()
 
-    def full(self: Path, data: bytes) -> None:
-        with self.open("wb") as file:
-            file.write(data[:100])
+    def full(file: int, data: bytes) -> None:
+        os.write(file, data[:100])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(atomic_files, "write_all", full)
     with pytest.raises(OSError, match=r"cannot write .*plan.html: No space left on device"):
         plan_page.save(plan, path)
     assert path.read_bytes() == old

@@ -11,7 +11,7 @@ import pytest
 
 import fedro
 from fedro.common.text import percent
-from fedro.rules.kappa import pipeline_kappa
+from fedro.rules import parse_rule
 
 VECTORS_FILE = Path(__file__).parents[1] / "vectors" / "plan.csv"
 VECTORS = list(csv.DictReader(VECTORS_FILE.read_text().splitlines()))
@@ -94,7 +94,7 @@ def test_recommendation_keeps_the_error_within_the_honest_spread() -> None:
 @pytest.mark.parametrize("rule", ["median", "nnm | trimmed_mean", "arc | nnm | krum", "meamed"])
 def test_other_rules_count_their_own_kappa(rule: str) -> None:
     plan = fedro.plan(**PAPER, rule=rule)
-    assert plan.kappa == pipeline_kappa(rule)(plan.sampled, plan.tolerated)
+    assert plan.kappa == parse_rule(rule).kappa_formula()(plan.sampled, plan.tolerated)
     assert plan.kappa <= max(1, 2 * plan.kappa_everyone)
 
 
@@ -208,7 +208,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"max_kappa": math.inf}, "max_kappa=inf"),
     ({"byzantine": -1}, "byzantine=-1"),
     ({"byzantine": 151}, "byzantine=151: must be from 0 to 150"),
-    ({"byzantine": 75}, "half or more are bad"),
+    ({"byzantine": 75}, "half or more are Byzantine"),
     ({"byzantine": "10%"}, "byzantine='10%'"),
     ({"rounds": 0}, "rounds=0"),
     ({"rounds": None}, "rounds=None"),
@@ -222,8 +222,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"bound": "exakt"}, "did you mean 'exact'"),
     ({"bound": 3}, "unknown bound 3"),
     ({"rule": "trimed_mean"}, "did you mean 'trimmed_mean'"),
-    ({"rule": "mean"}, "withstands no bad client"),
-    ({"rule": "nnm"}, "nnm comes before a rule"),
+    ({"rule": "mean"}, "withstands no Byzantine client"),
+    ({"rule": "nnm"}, "'nnm' ends in a mixer: add a rule"),
     ({"rule": "median | nnm"}, "comes"),
     ({"rule": "krum(original=True)"}, "no κ is proved"),
     ({"rule": "import os"}, "cannot read the rule"),
@@ -250,7 +250,7 @@ def test_bad_arguments_say_what_is_wrong(change: dict[str, Any], message: str) -
 
 
 def test_too_few_answers_are_refused() -> None:
-    with pytest.raises(ValueError, match="only about 8 would answer"):
+    with pytest.raises(ValueError, match="only about 8 would reply"):
         fedro.plan(clients=60, byzantine=5, rounds=3, retries=400, dropout=0.6, sampled=20)
 
 

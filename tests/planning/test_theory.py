@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedro.planning import theory
 from fedro.planning.tails import hypergeometric_log_cdf
-from fedro.planning.theory import Problem
+from fedro.planning.theory import ConvergenceProblem
 
 share = st.floats(0.01, 0.99)
 
@@ -78,11 +78,11 @@ def test_lemma_1_by_hand() -> None:
     assert not theory.lemma1_holds(26, 13, 150, 15, 500, 0.99)  # half is not below half
 
 
-def problem(rng: random.Random) -> Problem:
+def problem(rng: random.Random) -> ConvergenceProblem:
     clients = rng.randint(5, 1000)
     byzantine = rng.randint(0, (clients - 1) // 2)
     sampled = rng.randint(1, clients)
-    return Problem(
+    return ConvergenceProblem(
         clients=clients,
         byzantine=byzantine,
         sampled=sampled,
@@ -112,7 +112,7 @@ def test_corrected_corollary_follows_from_theorem_1_and_the_printed_one_does_not
 
 def test_corollary_with_one_local_step_has_no_third_term() -> None:
     q = problem(random.Random(3))
-    one = Problem(**{**vars(q), "local_steps": 1})
+    one = ConvergenceProblem(**{**vars(q), "local_steps": 1})
     assert theory.corollary_bound(one) == theory.corollary_bound(one, as_printed=True)
     assert theory.corollary_step(one) <= 1 / (36 * one.smoothness)
 
@@ -124,7 +124,7 @@ def test_theorem_1_refuses_steps_it_does_not_cover() -> None:
 
 
 def test_only_the_byzantine_term_survives_many_rounds() -> None:
-    q = Problem(**{**vars(problem(random.Random(2))), "rounds": 10**15, "kappa": 0.5})
+    q = ConvergenceProblem(**{**vars(problem(random.Random(2))), "rounds": 10**15, "kappa": 0.5})
     assert theory.corollary_bound(q) == pytest.approx(q.byzantine_error, rel=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""FedRo as a Flower strategy: the same plan, rule, screen and step, on real clients.
+"""FedRo as a Flower strategy: train with real clients, with the plan and rule of a simulation.
 
 ::
 

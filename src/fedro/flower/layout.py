@@ -1,9 +1,11 @@
-"""A model as Flower sends it, named arrays, and as the server knows it, one flat vector.
+"""A model as named arrays, which Flower sends, and as one flat vector, which the server works with.
 
-Parameters come first, then statistics like those of BatchNorm, as in `FlatModel`. Arrays of whole
-numbers stay out: the server keeps its own.
+Parameters come first in the vector, then statistics such as those of BatchNorm. Arrays of integers
+are not in the vector; the server keeps its own copy. Arrays from clients are untrusted: the size
+that a header claims is compared with the bytes that are there before anything is allocated.
 """
 
+import io
 import math
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
@@ -12,86 +14,99 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro.flower.npy import FLOATS, Refused, read_floats
-
 STATISTICS = ("running_mean", "running_var")
+FLOATS = ("float16", "float32", "float64")
+MAX_HEADER_BYTES = 10_000  # NumPy's own limit
+HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-class Part(NamedTuple):
-    """An array of the model, and where its numbers are in the vector."""
+class UnusableReply(Exception):  # noqa: N818 (an outcome, not an error of the program)
+    """The reason why a reply cannot be used."""
+
+
+class ArraySlot(NamedTuple):
+    """An array of the model and its place in the vector."""
 
     shape: tuple[int, ...]
     dtype: str
     place: slice
 
 
-class Layout:
-    """Where each array is in the vector; `kept` are those that take no part.
+class ArrayLayout:
+    """Where each array of the model is in the vector.
 
-    Without `statistics`, arrays named ``….running_mean`` and ``….running_var`` are statistics.
+    Args:
+        arrays: The model.
+        statistics: The names of the arrays that are statistics. By default these are the arrays
+            named ``….running_mean`` and ``….running_var``.
     """
 
     def __init__(self, arrays: ArrayRecord, statistics: Collection[str] | None = None) -> None:
-        kinds = {name: np.dtype(array.dtype) for name, array in arrays.items()}
-        floats = [name for name, kind in kinds.items() if str(kind) in FLOATS]
+        dtypes = {name: np.dtype(array.dtype) for name, array in arrays.items()}
+        floats = [name for name, dtype in dtypes.items() if str(dtype) in FLOATS]
         if strange := sorted({*(statistics or ())} - {*floats}):
             raise ValueError(f"statistics={strange[0]!r}: the model has no such array of floats")
-        chosen = {n for n in floats if last(n) in STATISTICS} if statistics is None else statistics
+        chosen = statistics
+        if chosen is None:
+            chosen = {name for name in floats if last_part(name) in STATISTICS}
         parameters = [name for name in floats if name not in chosen]
         if not parameters:
-            raise ValueError("the model has no floating-point parameter: nothing would be learned")
-        self.parts: dict[str, Part] = {}
+            raise ValueError("the model has no floating-point parameter: there is nothing to train")
+        self.slots: dict[str, ArraySlot] = {}
         self.kept = {name: array for name, array in arrays.items() if name not in floats}
         self.names = tuple(arrays)
         self.width = 0
         for name in (*parameters, *(name for name in floats if name in chosen)):
             shape = tuple(arrays[name].shape)
             place = slice(self.width, self.width + math.prod(shape))
-            self.parts[name] = Part(shape, str(kinds[name]), place)
+            self.slots[name] = ArraySlot(shape, str(dtypes[name]), place)
             self.width = place.stop
-        self.trained = sum(math.prod(self.parts[name].shape) for name in parameters)
-        self.variances = [p.place for n, p in self.parts.items() if last(n) == "running_var"]
-        wide = any(part.dtype == "float64" for part in self.parts.values())
-        self.dtype = torch.float64 if wide else torch.float32
+        self.trained = sum(math.prod(self.slots[name].shape) for name in parameters)
+        self.variances = [s.place for n, s in self.slots.items() if last_part(n) == "running_var"]
+        has_float64 = any(slot.dtype == "float64" for slot in self.slots.values())
+        self.dtype = torch.float64 if has_float64 else torch.float32
 
     def write(self, arrays: Mapping[str, Array], row: Tensor, minus: Tensor | None = None) -> None:
-        """Write a model's numbers, less others, into a row (width,); or say why they cannot be."""
+        """Write a model, minus another vector, into a row, or raise UnusableReply."""
         if unknown := [name for name in arrays if name not in self.names]:
-            raise Refused(f"holds {len(unknown)} arrays that the model has not: {unknown[0]!r}")
-        if absent := [name for name in self.parts if name not in arrays]:
-            raise Refused(f"lacks {len(absent)} of the model's arrays: {absent[0]!r}")
+            raise UnusableReply(
+                f"holds {len(unknown)} arrays that the model does not have: {unknown[0]!r}"
+            )
+        if absent := [name for name in self.slots if name not in arrays]:
+            raise UnusableReply(f"lacks {len(absent)} of the model's arrays: {absent[0]!r}")
         numbers, others = row.numpy(), None if minus is None else minus.numpy()
-        for name, part in self.parts.items():
-            values = read_floats(name, arrays[name], part.shape).reshape(-1)
-            out, less = numbers[part.place], 0 if others is None else others[part.place]
-            with np.errstate(over="ignore", invalid="ignore"):  # the screen finds what overflows
-                np.subtract(values, less, out=out, casting="same_kind")
+        for name, slot in self.slots.items():
+            values = read_floats(name, arrays[name], slot.shape).reshape(-1)
+            out, subtract = numbers[slot.place], 0 if others is None else others[slot.place]
+            with np.errstate(over="ignore", invalid="ignore"):  # `screen` rejects what overflows
+                np.subtract(values, subtract, out=out, casting="same_kind")
 
     def vector(self, arrays: Mapping[str, Array]) -> Tensor:
         """The server's own model as one vector (width,)."""
         vector = torch.empty(self.width, dtype=self.dtype)
         try:
             self.write(arrays, vector)
-        except Refused as error:
+        except UnusableReply as error:
             raise ValueError(f"the server's model: {error}") from None
         if not torch.isfinite(vector).all():
             raise ValueError("the server's model holds NaN or Inf: start from a finite one")
         return vector
 
     def ndarrays(self, vector: Tensor) -> dict[str, NDArray[np.generic]]:
-        """The model's arrays, by name and in the order in which they were given."""
+        """The model's arrays by name, in the order of the initial model."""
         numbers = vector.numpy()
-        found: dict[str, NDArray[np.generic]] = {}
+        arrays: dict[str, NDArray[np.generic]] = {}
         for name in self.names:
             if name in self.kept:
-                found[name] = self.kept[name].numpy()
+                arrays[name] = self.kept[name].numpy()
             else:
-                shape, dtype, place = self.parts[name]
-                found[name] = numbers[place].reshape(shape).astype(dtype)
-        return found
+                shape, dtype, place = self.slots[name]
+                arrays[name] = numbers[place].reshape(shape).astype(dtype)
+        return arrays
 
     def record(self, vector: Tensor) -> ArrayRecord:
         """The model as Flower sends it."""
@@ -99,11 +114,35 @@ class Layout:
 
     @property
     def fingerprint(self) -> str:
-        """A short name for names, shapes and kinds of numbers."""
-        text = repr([(name, part) for name, part in self.parts.items()])
+        """A hash of the arrays' names, shapes and dtypes."""
+        text = repr([(name, *slot) for name, slot in self.slots.items()])
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def last(name: str) -> str:
+def read_floats(name: str, array: Array, shape: tuple[int, ...]) -> NDArray[np.floating]:
+    """Read an untrusted array that must have this shape, as a view of the message's bytes."""
+    if array.stype != "numpy.ndarray":
+        raise UnusableReply(f"{name!r} is not written as a NumPy array")
+    size = math.prod(shape)
+    if len(array.data) > 8 * size + MAX_HEADER_BYTES:
+        raise UnusableReply(f"{name!r} has {len(array.data):,} bytes, too many for shape {shape}")
+    start = io.BytesIO(array.data[:MAX_HEADER_BYTES])
+    try:
+        claimed, fortran, dtype = HEADER_READERS[npy.read_magic(start)](start)
+    except Exception as error:
+        raise UnusableReply(f"{name!r} is not a NumPy array: {type(error).__name__}") from None
+    if claimed != shape:
+        raise UnusableReply(f"{name!r} has shape {claimed} instead of {shape}")
+    if str(dtype.newbyteorder("=")) not in FLOATS:
+        raise UnusableReply(f"{name!r} holds numbers of type {str(dtype)[:40]} instead of floats")
+    if len(array.data) != start.tell() + size * dtype.itemsize:
+        raise UnusableReply(f"{name!r} does not have the bytes that its shape {shape} needs")
+    if not size:
+        return np.empty(shape, dtype)
+    numbers = np.frombuffer(array.data, dtype, offset=start.tell())
+    return numbers.reshape(shape, order="F" if fortran else "C")
+
+
+def last_part(name: str) -> str:
     """The last part of a dotted name."""
     return name.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""What each node did over the rounds. It flags nodes; it never lowers b̂."""
+"""A record of what each node did over the rounds. It can exclude nodes; it never lowers b̂."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,93 +6,106 @@ from typing import Any
 
 from fedro.flower.replies import Received
 
-MOST = 20  # different reasons that are told apart for a node: a liar's words cannot fill the disk
+MAX_REASONS_PER_NODE = 20  # reasons may come from the node; they must not fill the disk
 
 
 @dataclass
-class Entry:
-    """A node: its number in the record of rounds, and what became of its invitations."""
+class NodeRecord:
+    """What one node did.
+
+    Attributes:
+        number: The number that stands for the node in rounds.jsonl.
+        since: The first round in which the node was online.
+        invited: How often the node was invited to train.
+        used: How many of its updates were used.
+        missing: How often its reply was missing, by reason.
+        rejected: How often its reply was rejected, by reason.
+        quarantined: The round from which on the node is not invited any more, or None.
+        evaluations: How often the node was invited to evaluate.
+        unevaluated: How often such an evaluation could not be used, by reason.
+    """
 
     number: int
-    since: int  # the round in which it was first seen
+    since: int
     invited: int = 0
     used: int = 0
-    missing: dict[str, int] = field(default_factory=dict)  # reason: times
+    missing: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
-    quarantined: int | None = None  # since this round
-    evaluations: int = 0  # that it was asked for
-    unevaluated: dict[str, int] = field(default_factory=dict)  # why there was none: times
+    quarantined: int | None = None
+    evaluations: int = 0
+    unevaluated: dict[str, int] = field(default_factory=dict)
 
     @property
-    def refusals(self) -> int:
+    def rejections(self) -> int:
         """How often its reply was rejected."""
         return sum(self.rejected.values())
 
 
 class Ledger:
-    """All nodes that were ever online, by their ids."""
+    """The records of all nodes that were ever online, by node id."""
 
     def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
+        self.nodes: dict[int, NodeRecord] = {}
 
-    def meet(self, nodes: Iterable[int], round: int) -> None:
-        """Give a number to each node that is new."""
+    def add_new(self, nodes: Iterable[int], round: int) -> None:
+        """Start a record for each node that has none."""
         for node in nodes:
-            if node not in self.entries:
-                self.entries[node] = Entry(len(self.entries), round)
+            if node not in self.nodes:
+                self.nodes[node] = NodeRecord(len(self.nodes), round)
 
     def number(self, node: int) -> int:
-        """Its number in the record."""
-        return self.entries[node].number
+        """The number that stands for the node in rounds.jsonl."""
+        return self.nodes[node].number
 
     @property
     def quarantined(self) -> set[int]:
         """The nodes that are not invited any more."""
-        return {node for node, entry in self.entries.items() if entry.quarantined is not None}
+        return {node for node, record in self.nodes.items() if record.quarantined is not None}
 
-    def note(self, received: Received, round: int, quarantine: int | None) -> list[int]:
-        """Write down a round; the nodes that go into quarantine after so many rejected replies.
+    def record_round(self, received: Received, round: int, quarantine: int | None) -> list[int]:
+        """Record a round of training; returns the nodes that go into quarantine after it.
 
-        A node that is only missing does not: that happens to honest ones.
+        Only rejected replies count, because honest nodes can be missing too.
         """
         for node in received.invited:
-            entry = self.entries[node]
-            entry.invited += 1
-            tally(entry.missing, received.missing.get(node))
-            tally(entry.rejected, received.rejected.get(node))
-            entry.used += node not in received.missing and node not in received.rejected
+            record = self.nodes[node]
+            record.invited += 1
+            count_reason(record.missing, received.missing.get(node))
+            count_reason(record.rejected, received.rejected.get(node))
+            record.used += node not in received.missing and node not in received.rejected
         if quarantine is None:
             return []
         new = [
             node
             for node in received.rejected
-            if self.entries[node].refusals >= quarantine and self.entries[node].quarantined is None
+            if self.nodes[node].rejections >= quarantine and self.nodes[node].quarantined is None
         ]
         for node in new:
-            self.entries[node].quarantined = round + 1
+            self.nodes[node].quarantined = round + 1
         return new
 
-    def note_evaluation(self, received: Received) -> None:
-        """Write down an evaluation; nobody goes into quarantine for it."""
-        lost = received.missing | received.rejected
+    def record_evaluation(self, received: Received) -> None:
+        """Record an evaluation. It never puts a node into quarantine."""
+        failures = received.missing | received.rejected
         for node in received.invited:
-            self.entries[node].evaluations += 1
-            tally(self.entries[node].unevaluated, lost.get(node))
+            self.nodes[node].evaluations += 1
+            count_reason(self.nodes[node].unevaluated, failures.get(node))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, by node ids as texts: they are too large for many readers of numbers."""
-        return {str(node): asdict(entry) for node, entry in self.entries.items()}
+        """The ledger for JSON. Node ids become text, because many readers round large numbers."""
+        return {str(node): asdict(record) for node, record in self.nodes.items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Ledger":
-        """The ledger that was saved."""
+        """The ledger that `as_dict` saved."""
         ledger = cls()
-        ledger.entries = {int(node): Entry(**entry) for node, entry in values.items()}
+        ledger.nodes = {int(node): NodeRecord(**record) for node, record in values.items()}
         return ledger
 
 
-def tally(counts: dict[str, int], reason: str | None) -> None:
-    """Count a reason, if there is one; after so many different ones, the next are "other"."""
+def count_reason(counts: dict[str, int], reason: str | None) -> None:
+    """Count a reason, if there is one. Beyond the limit, new reasons count as "other"."""
     if reason is not None:
-        told = reason if reason in counts or len(counts) < MOST else "other"
-        counts[told] = counts.get(told, 0) + 1
+        known = reason in counts or len(counts) < MAX_REASONS_PER_NODE
+        label = reason if known else "other"
+        counts[label] = counts.get(label, 0) + 1

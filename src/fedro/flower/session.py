@@ -1,4 +1,4 @@
-"""What a run on Flower must remember, and its run folder."""
+"""What a run on Flower remembers from round to round, and how it is written to its run folder."""
 
 import json
 import math
@@ -6,111 +6,138 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedro.common.atomic_files import write_atomically
-from fedro.flower.evaluation import Spread
-from fedro.flower.layout import Layout
+from fedro.flower.layout import ArrayLayout
 from fedro.flower.ledger import Ledger
-from fedro.flower.sampling import Draw
 from fedro.planning import Plan
 from fedro.runs import RunFolder
 from fedro.server import Round, State, summarize
 
+if TYPE_CHECKING:
+    from fedro.flower.aggregation import RobustMean
+
 MAY_DIFFER = ("rounds", "checkpoint_every", "evaluate_every")  # when a run is resumed
 
 
+class Draw(NamedTuple):
+    """How many of the nodes online are invited, and how many Byzantine ones are tolerated."""
+
+    available: int
+    sampled: int
+    tolerated: int
+
+
 def new_seed() -> int:
-    """A seed that nobody can guess: who knows it knows whom the server will invite."""
+    """A secret seed: anyone who knows it knows which nodes the server will invite."""
     return secrets.randbits(128)
 
 
 @dataclass
 class Session:
-    """A run until now, and the round under way."""
+    """The state of a run, and the round that is going on.
 
-    layout: Layout
+    Attributes:
+        layout: Where the model's arrays are in the flat vector.
+        state: The state before the current round.
+        seed: The seed of all draws.
+        ledger: What each node did until now.
+        draws: The number of draws until now. Void rounds count, because the plan counts draws.
+        void_rounds: The number of void rounds in a row.
+        available: The number of nodes online.
+        draw: The draw of the current round, or None if no draw is safe.
+        invited: The ids of the nodes that are invited to train.
+        evaluation_draw: The draw of the current round's evaluation, if there is one.
+        evaluators: The ids of the nodes that are invited to evaluate.
+        round_: The current round.
+        metrics: The clients' metrics in the current round, for "train" and "evaluate".
+        lost_evaluations: The reasons why evaluations are "missing" or "rejected", by the nodes'
+            numbers in the ledger.
+    """
+
+    layout: ArrayLayout
     state: State
     seed: int
     ledger: Ledger = field(default_factory=Ledger)
-    draws: int = 0  # void ones count: the plan is for so many, whatever comes of them
-    fruitless: int = 0  # void rounds in a row
-    available: int = 0  # nodes online
+    draws: int = 0
+    void_rounds: int = 0
+    available: int = 0
     draw: Draw | None = None
-    invited: list[int] = field(default_factory=list)  # node ids
-    evaluation: Draw | None = None
+    invited: list[int] = field(default_factory=list)
+    evaluation_draw: Draw | None = None
     evaluators: list[int] = field(default_factory=list)
-    done: Round | None = None
-    metrics: dict[str, dict[str, Spread]] = field(default_factory=dict)
-    unevaluated: dict[str, dict[int, str]] = field(default_factory=dict)  # as in the ledger
-    room: Tensor | None = None
+    round_: Round | None = None
+    metrics: dict[str, dict[str, "RobustMean"]] = field(default_factory=dict)
+    lost_evaluations: dict[str, dict[int, str]] = field(default_factory=dict)
+    _updates: Tensor | None = None
 
     @property
-    def under_way(self) -> Round:
+    def current_round(self) -> Round:
         """The round that has begun."""
-        if self.done is None:
+        if self.round_ is None:
             raise ValueError("no round has begun: configure_train comes first")
-        return self.done
+        return self.round_
 
-    def begin(self, round: int, model: Tensor, lr: object) -> Round:
+    def begin_round(self, round: int, model: Tensor, lr: object) -> Round:
         """Begin a round with this model."""
         self.state = replace(self.state, round=round, model=model)
         rate = float(lr) if isinstance(lr, (int, float)) else math.nan
         nobody = np.empty(0, dtype=np.int64)
-        self.done = Round(round, rate, nobody, None, self.state)
-        self.draw, self.evaluation = None, None
-        self.invited, self.evaluators, self.metrics, self.unevaluated = [], [], {}, {}
-        return self.done
+        self.round_ = Round(round, rate, nobody, None, self.state)
+        self.draw, self.evaluation_draw = None, None
+        self.invited, self.evaluators, self.metrics, self.lost_evaluations = [], [], {}, {}
+        return self.round_
 
-    def end(self) -> None:
-        """The round is over, and the next one follows on the model that it leaves."""
-        done = self.under_way
-        self.state = done.state = replace(done.state, round=done.round + 1)
-        self.fruitless = 0 if done.void is None else self.fruitless + 1
+    def end_round(self) -> None:
+        """End the round; the next one starts with the model that this one leaves."""
+        round_ = self.current_round
+        self.state = round_.state = replace(round_.state, round=round_.round + 1)
+        self.void_rounds = 0 if round_.void is None else self.void_rounds + 1
 
     def updates(self, rows: int) -> Tensor:
-        """The matrix of updates, allocated once."""
-        if self.room is None or len(self.room) < rows:
-            self.room = torch.empty((rows, self.layout.width), dtype=self.layout.dtype)
-        return self.room[:rows]
+        """The matrix of updates. It is allocated once."""
+        if self._updates is None or len(self._updates) < rows:
+            self._updates = torch.empty((rows, self.layout.width), dtype=self.layout.dtype)
+        return self._updates[:rows]
 
     def scalars(self) -> dict[str, Any]:
-        """What a checkpoint holds beside the state."""
+        """What a checkpoint holds besides the state."""
         return {"seed": self.seed, "draws": self.draws, "ledger": self.ledger.as_dict()}
 
     def restore(self, state: State, scalars: Mapping[str, Any]) -> None:
-        """Go back to what was saved."""
+        """Restore what a checkpoint holds."""
         self.state, self.ledger = state, Ledger.from_dict(scalars["ledger"])
         self.seed, self.draws = scalars["seed"], scalars["draws"]
 
     def line(self) -> dict[str, Any]:
-        """The round under way as a line of rounds.jsonl; nobody here knows who is bad."""
+        """The current round as a line of rounds.jsonl. Who is Byzantine is not known."""
         metrics = {
-            kind: {name: spread._asdict() for name, spread in found.items()}
-            for kind, found in self.metrics.items()
+            kind: {name: mean._asdict() for name, mean in means.items()}
+            for kind, means in self.metrics.items()
         }
         tolerated = None if self.draw is None else self.draw.tolerated
-        told = {"available": self.available, "tolerated": tolerated, "metrics": metrics}
-        return {**self.under_way.as_dict(), **told, **self._evaluated()}
+        more = {"available": self.available, "tolerated": tolerated, "metrics": metrics}
+        return {**self.current_round.as_dict(), **more, **self._evaluation_line()}
 
-    def _evaluated(self) -> dict[str, Any]:
-        """Who was asked to evaluate, and who did not and why."""
+    def _evaluation_line(self) -> dict[str, Any]:
+        """Who was invited to evaluate, whose evaluation was lost, and why."""
         if not self.evaluators:
             return {}
-        asked = [self.ledger.number(node) for node in self.evaluators]
+        sampled = [self.ledger.number(node) for node in self.evaluators]
         lost = {
-            word: {str(number): why for number, why in reasons.items()}
-            for word, reasons in self.unevaluated.items()
+            outcome: {str(number): reason for number, reason in reasons.items()}
+            for outcome, reasons in self.lost_evaluations.items()
         }
-        return {"evaluation": {"sampled": asked, **lost}}
+        return {"evaluation": {"sampled": sampled, **lost}}
 
 
-class Book:
-    """The run folder of a session; without a path, nothing is written."""
+class SessionRecorder:
+    """Writes a session to its run folder, and restores it. Without a path, it writes nothing."""
 
     def __init__(
         self,
@@ -140,16 +167,16 @@ class Book:
         if (latest := folder.latest()) is not None:
             state = State.from_tensors(latest.round, latest.tensors)
             self.session.restore(state, latest.scalars)
-        else:  # the seed is kept from the first draw on: drawn again, a round is the same draw
+        else:  # saves the seed before the first draw, so that a resumed run repeats its draws
             folder.checkpoint(0, self.session.state.tensors(), self.session.scalars())
 
     @property
     def finished(self) -> bool:
-        """Whether the run was complete before."""
+        """Whether the run folder holds a complete run."""
         return self.folder is not None and self.folder.finished
 
     def write(self, checkpoint: bool) -> None:
-        """Write down the round that is over."""
+        """Record the round that has just ended."""
         if self.folder is None:
             return
         self.folder.append(self.session.line())
@@ -158,7 +185,7 @@ class Book:
             self.save()
 
     def save(self) -> None:
-        """Save the state after the last round that is written down."""
+        """Save a checkpoint after the last recorded round."""
         if self.folder is not None and self._unsaved is not None:
             state, scalars = self._unsaved
             self.folder.checkpoint(state.round, state.tensors(), scalars)
@@ -167,7 +194,7 @@ class Book:
             self._unsaved = None
 
     def finish(self, plan: Plan) -> None:
-        """Write the model and what the run came to; the seed is no secret any more."""
+        """Write the model and the summary. The summary has the seed, which is no longer secret."""
         self.save()
         if self.folder is None:
             return
@@ -178,6 +205,6 @@ class Book:
         self.folder.finish(tensors, {**summary, "seed": seed})
 
     def close(self) -> None:
-        """Let other processes write."""
+        """Release the lock of the run folder."""
         if self.folder is not None:
             self.folder.close()

@@ -1,4 +1,4 @@
-"""FedRo as a strategy for Flower: invite n̂, trust none of the replies, take a robust step."""
+"""FedRo as a strategy for Flower: invite n̂ nodes, check their replies, take a robust step."""
 
 import time
 from collections import Counter
@@ -14,45 +14,92 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedro.common.checks import count, number
 from fedro.common.text import counted
-from fedro.flower.aggregating import take_metrics, take_updates
-from fedro.flower.exchange import REAL, Clock, by_source, exchange, limit_retries
-from fedro.flower.inviting import invite_to_evaluate, invite_to_train
-from fedro.flower.layout import Layout
-from fedro.flower.session import Book, Session, new_seed
-from fedro.flower.settings import Order, Settings, checked_plan, checked_rule, configuration
+from fedro.flower.aggregation import aggregate_evaluations, aggregate_updates
+from fedro.flower.invitations import invite_to_evaluate, invite_to_train
+from fedro.flower.layout import ArrayLayout
+from fedro.flower.messaging import (
+    SYSTEM_CLOCK,
+    Clock,
+    by_claimed_source,
+    limit_retries,
+    send_and_collect,
+)
+from fedro.flower.session import Session, SessionRecorder, new_seed
+from fedro.flower.settings import (
+    Order,
+    StrategySettings,
+    checked_plan,
+    checked_rule,
+    configuration,
+)
 from fedro.planning import Plan
+from fedro.rules import Rule
 from fedro.runs import RunFolderError
-from fedro.server import Round, Score, State, timed
+from fedro.server import Score, State, timed
 
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
 class TooFewRepliesError(RuntimeError):
-    """Several rounds in a row could not be used."""
+    """Too many rounds in a row were void, so the run has ended.
+
+    The message says why the last round was void. If the run has a folder, it can be resumed.
+    """
 
 
 class FedRo(Strategy):
-    """Federated averaging that b̂ bad clients of the n̂ invited cannot bend.
+    """A Flower strategy that averages robustly: b̂ Byzantine clients among n̂ cannot bend the model.
 
-    Clients return their new weights under "arrays", as with Flower's own strategies. They find the
-    round under "server-round" in the config record and, where given here, γ_c and K under "lr" and
+    Each round, the strategy invites n̂ random nodes, checks their replies, and aggregates the usable
+    ones with a robust rule. A rejected or missing reply reduces the number of updates, never the
+    tolerance b̂. If at most 2b̂ replies are usable, the round is void and the model stays as it is.
+
+    Clients return their new weights under "arrays", as with Flower's own strategies. Their config
+    record has the round under "server-round" and, if given here, γ_c under "lr" and K under
     "local-steps".
 
-    `folder` is a run folder with `keep_checkpoints` of its checkpoints, to which `fedro rollback`
-    can go back; with `resume`, a run that is in it goes on. `seed` is secret, from the
-    operating system, until the run ends; give one only for tests. `evaluate_clients` nodes (n̂; 0
-    for none) evaluate the model every `evaluate_every` rounds. After `patience` void rounds in a
-    row the run ends. `online_wait` is how many seconds to wait where too few nodes are online,
-    `quarantine` after how many rejected replies a node is not invited again; `statistics` names the
-    arrays that are no parameters (those of BatchNorm are known). `order(grid, nodes)` puts nodes in
-    an order that is the same in each run, for simulations that can be repeated.
+    Args:
+        plan: The result of `fedro.plan`. It says how many nodes to invite and to tolerate.
+        rule: The rule that aggregates, as text like "nnm | trimmed_mean" or as a `Rule` object. It
+            must not need data of the server, and must not name b, because the plan does.
+        server_lr: γ_s, the factor with which the server applies the aggregate.
+        client_lr: γ_c, which clients find in their config record: a number, a text like "1/K", or a
+            schedule like [(0, 0.1), (300, 0.02)]. Without it, the app chooses its own.
+        local_steps: K, which clients find in their config record. Without it, the app chooses.
+        folder: The run folder for rounds, checkpoints and the model. None: nothing is written.
+        resume: Whether to continue the run in `folder`, if there is one.
+        seed: The seed of the draws. By default it is secret: it comes from the operating system
+            and is logged when the run ends. Give one only in tests and simulations.
+        evaluate_every: Rounds between evaluations by clients. The last round is always evaluated.
+        evaluate_clients: How many nodes evaluate the model; n̂ by default, 0 for none.
+        checkpoint_every: Rounds between checkpoints.
+        keep_checkpoints: How many checkpoints to keep for `fedro rollback`, at least 2.
+        max_void_rounds: End the run after this many void rounds in a row.
+        online_wait: How many seconds to wait if too few nodes are online.
+        quarantine: Stop inviting a node after this many rejected replies. None: never.
+        statistics: The names of the arrays that are statistics and not parameters. By default
+            these are the running means and variances of BatchNorm, known by their names.
+        order: A function `order(grid, nodes)` that sorts the nodes. With one that gives the same
+            order in each run, a simulation can be repeated although node ids change.
+        arrayrecord_key: The name of the record with the weights.
+        configrecord_key: The name of the record with the configuration.
+        clock: The time functions to use; tests replace them.
+
+    Raises:
+        ValueError: If an argument is not allowed, or if the rule does not work with the plan.
+
+    Example:
+        >>> import fedro
+        >>> plan = fedro.plan(clients=150, byzantine=15, rounds=500)
+        >>> strategy = FedRo(plan=plan, rule="nnm | trimmed_mean", client_lr=0.1)
+        >>> result = strategy.start(grid, initial_arrays, num_rounds=500)  # doctest: +SKIP
     """
 
     def __init__(
         self,
         *,
         plan: Plan,
-        rule: str = "nnm | trimmed_mean",
+        rule: str | Rule = "nnm | trimmed_mean",
         server_lr: float = 1.0,
         client_lr: float | str | list[tuple[int, float]] | None = None,
         local_steps: int | None = None,
@@ -63,24 +110,24 @@ class FedRo(Strategy):
         evaluate_clients: int | None = None,
         checkpoint_every: int = 1,
         keep_checkpoints: int = 2,
-        patience: int = 3,
+        max_void_rounds: int = 3,
         online_wait: float = 60.0,
         quarantine: int | None = None,
         statistics: Collection[str] | None = None,
         order: Order | None = None,
         arrayrecord_key: str = "arrays",
         configrecord_key: str = "config",
-        clock: Clock = REAL,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         plan = checked_plan(plan)
         evaluators = plan.sampled if evaluate_clients is None else evaluate_clients
-        self.settings = Settings(
+        self.settings = StrategySettings(
             plan=plan,
             rule=checked_rule(rule, plan),
             config=configuration(
                 plan,
                 seed,
-                rule=rule,
+                rule=str(rule),
                 server_lr=server_lr,
                 client_lr=client_lr,
                 local_steps=local_steps,
@@ -92,7 +139,7 @@ class FedRo(Strategy):
             keep_checkpoints=count("keep_checkpoints", keep_checkpoints, 2),
             seed=seed,
             evaluate_clients=count("evaluate_clients", evaluators, 0),
-            patience=count("patience", patience, 1),
+            max_void_rounds=count("max_void_rounds", max_void_rounds, 1),
             online_wait=number("online_wait", online_wait, "online_wait ≥ 0", lambda x: x >= 0),
             quarantine=None if quarantine is None else count("quarantine", quarantine, 1),
             statistics=statistics,
@@ -102,27 +149,27 @@ class FedRo(Strategy):
             clock=clock,
         )
         self.session: Session | None = None
-        self._last: int | None = None  # round, which is always evaluated
+        self._last_round: int | None = None  # it is always evaluated
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Invite n̂ of the nodes that are online; nobody, if that is not safe with so few."""
+        """Invite n̂ of the nodes that are online, or nobody if no draw from them is safe."""
         session = self._session(arrays)
         return invite_to_train(self.settings, session, server_round, arrays, config, grid)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Screen the replies and step; no arrays if the round is void."""
-        return take_updates(self.settings, self._begun(), by_source(replies))
+        """Check the replies and take the server's step. Returns no arrays if the round is void."""
+        return aggregate_updates(self.settings, self._running(), by_claimed_source(replies))
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Have some nodes evaluate the model, when it is time."""
+        """Invite nodes to evaluate the model, if this round is to be evaluated."""
         s, session = self.settings, self._session(arrays)
-        due = server_round % s.config["evaluate_every"] == 0 or server_round == self._last
+        due = server_round % s.config["evaluate_every"] == 0 or server_round == self._last_round
         if not (due and s.evaluate_clients):
             return []
         return invite_to_evaluate(s, session, server_round, arrays, config, grid)
@@ -130,13 +177,13 @@ class FedRo(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """What the replies claim, without the b̂ lowest and highest of each metric."""
-        return take_metrics(self._begun(), by_source(replies))
+        """The mean of each metric without its b̂ lowest and b̂ highest values."""
+        return aggregate_evaluations(self._running(), by_claimed_source(replies))
 
     def summary(self) -> None:
-        """Tell the plan and the rule."""
+        """Log the plan, the rule and the run folder."""
         s, plan = self.settings, self.settings.plan
-        log(INFO, "\t├──> Plan: of %d clients %d may be bad", plan.clients, plan.byzantine)
+        log(INFO, "\t├──> Plan: of %d clients %d may be Byzantine", plan.clients, plan.byzantine)
         log(INFO, "\t│\t└── each round invites %d, tolerates %d", plan.sampled, plan.tolerated)
         log(INFO, "\t├──> Rule: %s, server learning rate %g", s.rule, s.server_lr)
         log(INFO, "\t├──> Run folder: %s", s.folder or "none")
@@ -152,44 +199,63 @@ class FedRo(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
-        """Run all rounds, or those that are left; `timeout` bounds each wait for replies."""
-        s, began = self.settings, time.time()
+        """Run all rounds, or the remaining ones of a resumed run.
+
+        Args:
+            grid: Flower's connection to the nodes.
+            initial_arrays: The model to start from.
+            num_rounds: The number of rounds, at most the number of draws of the plan.
+            timeout: How many seconds to wait for the replies of a round.
+            train_config: More entries for the clients' config record in training.
+            evaluate_config: The same for evaluations.
+            evaluate_fn: Called as `evaluate_fn(round, arrays)` before the first and after each
+                round, to evaluate the model with data of the server.
+
+        Returns:
+            The final model and the metrics of all rounds.
+
+        Raises:
+            ValueError: If an argument is not allowed.
+            TooFewRepliesError: If `max_void_rounds` rounds in a row were void.
+            RunFolderError: If the run folder cannot be used or holds a different run.
+        """
+        s, start = self.settings, time.time()
         number("timeout", timeout, "timeout > 0, in seconds", lambda x: x > 0)
-        count("num_rounds", num_rounds, 1, s.plan.setting.draws, "draws that the plan is for")
-        self.session, self._last = None, num_rounds
+        count("num_rounds", num_rounds, 1, s.plan.problem.draws, "draws that the plan is for")
+        self.session, self._last_round = None, num_rounds
         session = self._session(initial_arrays)
         limit_retries(grid)
         log(INFO, "Starting FedRo: %s", counted(num_rounds, "round"))
         self.summary()
         config = {**s.config, "rounds": num_rounds}
-        book = Book(s.folder, session, config, s.resume, s.keep_checkpoints)
+        recorder = SessionRecorder(s.folder, session, config, s.resume, s.keep_checkpoints)
         result = Result(arrays=session.layout.record(session.state.model))
         try:
-            if not book.finished:
+            if not recorder.finished:
                 self._rounds(
-                    grid, result, book, timeout, train_config, evaluate_config, evaluate_fn
+                    grid, result, recorder, timeout, train_config, evaluate_config, evaluate_fn
                 )
-                book.finish(s.plan)
+                recorder.finish(s.plan)
         except BaseException as error:
             if not isinstance(error, RunFolderError):
-                book.save()
+                recorder.save()
             raise
         finally:
-            book.close()
-        tell_end(session, time.time() - began)
+            recorder.close()
+        log_end(session, time.time() - start)
         return result
 
     def _rounds(
         self,
         grid: Grid,
         result: Result,
-        book: Book,
+        recorder: SessionRecorder,
         timeout: float,
         train_config: ConfigRecord | None,
         evaluate_config: ConfigRecord | None,
         evaluate_fn: EvaluateFn | None,
     ) -> None:
-        s, session, last = self.settings, self._begun(), self._last or 0
+        s, session, last = self.settings, self._running(), self._last_round or 0
         before = evaluate_fn(0, result.arrays) if evaluate_fn and not session.state.round else None
         if before is not None:
             result.evaluate_metrics_serverapp[0] = before
@@ -198,10 +264,10 @@ class FedRo(Strategy):
             log(INFO, "[ROUND %d/%d]", server_round, last)
             self._train(grid, result, server_round, timeout, train_config)
             self._evaluate(grid, result, server_round, timeout, evaluate_config)
-            self._evaluate_here(result, server_round, evaluate_fn)
+            self._evaluate_at_server(result, server_round, evaluate_fn)
             due = server_round % s.config["checkpoint_every"] == 0
-            book.write(checkpoint=due or server_round == last)
-            check_patience(session, s.patience, book)
+            recorder.write(checkpoint=due or server_round == last)
+            check_void_rounds(session, s.max_void_rounds, recorder)
 
     def _train(
         self,
@@ -212,8 +278,8 @@ class FedRo(Strategy):
         config: ConfigRecord | None,
     ) -> None:
         sent = self.configure_train(server_round, result.arrays, config or ConfigRecord(), grid)
-        answers = exchange(grid, sent, timeout, self.settings.clock)
-        arrays, metrics = take_updates(self.settings, self._begun(), answers)
+        replies = send_and_collect(grid, sent, timeout, self.settings.clock)
+        arrays, metrics = aggregate_updates(self.settings, self._running(), replies)
         if arrays is not None:
             result.arrays = arrays
         if metrics is not None:
@@ -227,71 +293,77 @@ class FedRo(Strategy):
         timeout: float,
         config: ConfigRecord | None,
     ) -> None:
-        session = self._begun()
-        with timed(session.under_way, "evaluate"):
+        session = self._running()
+        with timed(session.current_round, "evaluate"):
             sent = self.configure_evaluate(
                 server_round, result.arrays, config or ConfigRecord(), grid
             )
-            answers = exchange(grid, sent, timeout, self.settings.clock)
-            metrics = take_metrics(session, answers)
+            replies = send_and_collect(grid, sent, timeout, self.settings.clock)
+            metrics = aggregate_evaluations(session, replies)
         if metrics is not None:
             result.evaluate_metrics_clientapp[server_round] = metrics
-            each = {name: spread.value for name, spread in session.metrics["evaluate"].items()}
-            session.under_way.score = score_of(each, own=False)
+            means = {name: mean.value for name, mean in session.metrics["evaluate"].items()}
+            session.current_round.score = score_of(means, by_server=False)
 
-    def _evaluate_here(
+    def _evaluate_at_server(
         self, result: Result, server_round: int, evaluate_fn: EvaluateFn | None
     ) -> None:
-        """With the server's own data, if there are any: these results count more."""
+        """Evaluate with the server's own data. This score replaces the one from the clients."""
         metrics = None if evaluate_fn is None else evaluate_fn(server_round, result.arrays)
         if metrics is not None:
             log(INFO, "Evaluation at the server: %s", metrics)
             result.evaluate_metrics_serverapp[server_round] = metrics
             numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, (int, float))}
-            self._begun().under_way.score = score_of(numbers, own=True)
+            self._running().current_round.score = score_of(numbers, by_server=True)
 
     def _session(self, arrays: ArrayRecord) -> Session:
         if self.session is None:
-            layout = Layout(arrays, self.settings.statistics)
+            layout = ArrayLayout(arrays, self.settings.statistics)
             seed = new_seed() if self.settings.seed is None else self.settings.seed
             self.session = Session(layout, State(0, layout.vector(arrays)), seed)
         return self.session
 
-    def _begun(self) -> Session:
+    def _running(self) -> Session:
         if self.session is None:
             raise ValueError("no round has begun: configure_train comes first")
         return self.session
 
 
-def check_patience(session: Session, patience: int, book: Book) -> None:
+def check_void_rounds(session: Session, max_void_rounds: int, recorder: SessionRecorder) -> None:
     """Raise after too many void rounds in a row."""
-    if session.fruitless < patience:
+    if session.void_rounds < max_void_rounds:
         return
-    done: Round = session.under_way
-    reasons = Counter([*done.missing.values(), *done.rejected.values()]).most_common(3)
-    seen = "; ".join(f"{times}× {reason}" for reason, times in reasons)
-    resume = "" if book.folder is None else f" The run is saved in {book.folder.path}: resume it."
+    round_ = session.current_round
+    reasons = Counter([*round_.missing.values(), *round_.rejected.values()]).most_common(3)
+    lost = "; ".join(f"{times}× {reason}" for reason, times in reasons)
+    folder = recorder.folder
+    resume = "" if folder is None else f" The run is saved in {folder.path}: resume it."
     raise TooFewRepliesError(
-        f"{counted(patience, 'round')} in a row could not be used, so the run ends. The last: "
-        f"{done.void}." + (f" Replies lost in it: {seen}." if seen else "") + resume
+        f"{counted(max_void_rounds, 'round')} in a row could not be used, so the run ends. The "
+        f"last: {round_.void}." + (f" Replies lost in it: {lost}." if lost else "") + resume
     )
 
 
-def score_of(metrics: Mapping[str, float], *, own: bool) -> Score | None:
-    """Loss and accuracy, by names like "eval_loss" and "accuracy": of all, or a mean client's."""
+def score_of(metrics: Mapping[str, float], *, by_server: bool) -> Score | None:
+    """A score from the first metrics whose names contain "loss" and "acc".
+
+    The server's own accuracy is over all examples; the clients' is a mean over clients.
+    """
     loss = next((value for name, value in metrics.items() if "loss" in name.lower()), None)
     accuracy = next((value for name, value in metrics.items() if "acc" in name.lower()), None)
     if loss is None and accuracy is None:
         return None
-    known = float("nan") if loss is None else loss
-    return Score(known, accuracy if own else None, None if own else accuracy, None)
+    known_loss = float("nan") if loss is None else loss
+    if by_server:
+        return Score(known_loss, accuracy, None, None)
+    return Score(known_loss, None, accuracy, None)
 
 
-def tell_end(session: Session, seconds: float) -> None:
-    """Tell the seed, a secret until now, and which nodes sent what could not be used."""
+def log_end(session: Session, seconds: float) -> None:
+    """Log the seed, which was secret until now, and the nodes whose replies were rejected."""
     log(INFO, "FedRo finished in %.1f s. The seed of its draws was %d", seconds, session.seed)
-    for node, entry in session.ledger.entries.items():
-        if entry.rejected:
-            why = "; ".join(f"{times}× {reason}" for reason, times in entry.rejected.items())
+    for node, record in session.ledger.nodes.items():
+        if record.rejected:
+            reasons = "; ".join(f"{times}× {why}" for why, times in record.rejected.items())
             text = "Node %d (client %d): %d of %d replies rejected: %s"
-            log(WARNING, text, node, entry.number, entry.refusals, entry.invited, why)
+            log(WARNING, text, node, record.number, record.rejections, record.invited, reasons)

@@ -1,4 +1,4 @@
-"""How many clients to sample each round (n̂), and how many bad ones to tolerate (b̂)."""
+"""How many clients to sample each round (n̂), and how many Byzantine ones to tolerate (b̂)."""
 
 from fedro.planning.planner import Outlook, Plan, plan
 

@@ -1,9 +1,10 @@
-"""Which pairs of sampled (n̂) and tolerated (b̂) keep a whole run safe, and where they begin.
+"""Which pairs of sampled (n̂) and tolerated (b̂) clients keep a whole run safe, and which are good.
 
-The search runs over b̂, not n̂. Along n̂ safety flickers (29 works, 30 does not, 31 does). But for
-one b̂ the sample sizes that work form an interval, from the least n̂ that outvotes b̂ (its `entry`)
-to the largest that holds more than b̂ bad clients rarely enough; and once some b̂ has such an
-interval, all larger ones do, up to the rounding of n̂ to whole clients.
+The search runs over b̂ and not over n̂, because safety is not monotone in n̂ (29 can work where 30
+does not and 31 does). For one b̂, however, the sample sizes that work form an interval. It begins at
+the least n̂ that outvotes b̂ (`smallest_sample`) and ends at the largest n̂ that has more than b̂
+Byzantine clients rarely enough. Once some b̂ has such an interval, all larger b̂ have one too, apart
+from the effects of rounding n̂ to whole clients.
 """
 
 import math
@@ -13,21 +14,24 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+from fedro.common.checks import number
 from fedro.planning import theory
 from fedro.planning.tails import binomial_log_cdf, hypergeometric_log_cdf
 
 BOUNDS = {
-    "exact": "the hypergeometric tail itself",
-    "shifted": "Chernoff's bound on P[more than b̂ bad], from which the paper's own numbers follow",
-    "literal": "Chernoff's bound on P[b̂ bad or more], as eq. (6) of the paper is printed",
+    "exact": "the exact hypergeometric tail",
+    "shifted": "Chernoff's bound on P[more than b̂ Byzantine], which gives the paper's numbers",
+    "literal": "Chernoff's bound on P[b̂ or more Byzantine], as eq. (6) of the paper is printed",
 }
+
+KappaFunction = Callable[[int, int], float]  # κ as a function of n and b
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One planning problem: what is asked of every draw, whatever n̂ and b̂ turn out to be."""
+class PlanningProblem:
+    """The demands on a plan, before n̂ and b̂ are chosen."""
 
-    population: int  # clients that can be drawn: all, or the fewest that are online
+    population: int  # clients to draw from: all, or the fewest that are ever online
     byzantine: int
     draws: int  # rounds + retries
     retries: int
@@ -37,11 +41,11 @@ class Setting:
 
     @cached_property
     def log_confidence(self) -> float:
-        """ln p, less what rounding can take from a bound that is met with equality."""
+        """ln p, lowered by the rounding error of a bound that is met with equality."""
         return math.log(self.confidence) * (1 + 1e-11)
 
     def log_safe(self, sampled: int, tolerated: int) -> float:
-        """ln of the proved probability that no draw holds more than b̂ bad clients."""
+        """ln of the proved probability that no draw has more than b̂ Byzantine clients."""
         if self.bound == "exact" or self.byzantine == 0:
             return self.log_safe_exact(sampled, tolerated)
         if self.bound == "shifted":
@@ -51,12 +55,12 @@ class Setting:
         return self._log_chernoff(sampled, tolerated)
 
     def log_safe_exact(self, sampled: int, tolerated: int) -> float:
-        """T·ln P[|B_t| ≤ b̂] with |B_t| hypergeometric: the truth, whichever bound chose b̂."""
-        one = hypergeometric_log_cdf(tolerated, self.population, self.byzantine, sampled)
-        return self.draws * one
+        """T·ln P[|B_t| ≤ b̂] with |B_t| hypergeometric: exact, whichever bound chose b̂."""
+        one_draw = hypergeometric_log_cdf(tolerated, self.population, self.byzantine, sampled)
+        return self.draws * one_draw
 
     def _log_chernoff(self, sampled: int, bad: int) -> float:
-        """ln(1 − T·exp(−n̂·D(bad/n̂, β))); −∞ where the union bound says nothing."""
+        """ln(1 − T·exp(−n̂·D(bad/n̂, β))), or −∞ where the union bound is void."""
         alpha, beta = Fraction(bad, sampled), Fraction(self.byzantine, self.population)
         if alpha <= beta:
             return -math.inf
@@ -64,7 +68,7 @@ class Setting:
         return math.log1p(-math.exp(log_fail)) if log_fail < 0 else -math.inf
 
     def log_enough(self, sampled: int, tolerated: int) -> float:
-        """ln P[at most `retries` draws are void], a draw being void with 2b̂ answers or fewer."""
+        """ln P[at most `retries` draws are void]; a draw is void with 2b̂ replies or fewer."""
         missing_allowed = sampled - 2 * tolerated - 1
         if self.dropout == 0.0 or missing_allowed < 0:
             return 0.0 if missing_allowed >= 0 else -math.inf
@@ -72,52 +76,53 @@ class Setting:
         return binomial_log_cdf(self.retries, self.draws, -math.expm1(valid))
 
     def achieved(self, sampled: int, tolerated: int) -> float:
-        """The true probability that the whole run is good, whichever bound chose b̂."""
+        """The exact probability that the whole run is safe and has enough valid draws."""
         log_safe = self.log_safe_exact(sampled, tolerated)
         return math.exp(log_safe + self.log_enough(sampled, tolerated))
 
     @cached_property
-    def answering(self) -> Fraction:
-        """1 − dropout, as the decimal it was written as."""
+    def reply_rate(self) -> Fraction:
+        """1 − dropout, as the decimal that the user wrote."""
         return 1 - Fraction(str(self.dropout))
 
     def received(self, sampled: int) -> int:
-        """The answers to expect of n̂ invited clients, rounded down."""
-        return sampled * self.answering.numerator // self.answering.denominator
+        """The expected number of replies of n̂ invited clients, rounded down."""
+        return sampled * self.reply_rate.numerator // self.reply_rate.denominator
 
     def holds(self, sampled: int, tolerated: int) -> bool:
-        """Is the run good with the wanted confidence: every draw safe, enough of them valid?"""
+        """Whether every draw is safe and enough are valid, with the wanted confidence."""
         enough = self.log_enough(sampled, tolerated)
         return enough + self.log_safe(sampled, tolerated) >= self.log_confidence
 
     @cached_property
-    def most_tolerated(self) -> int:
-        """The largest b̂ that can be of use: that of sampling everyone, or else any below half."""
+    def max_tolerated(self) -> int:
+        """The largest useful b̂: the one for sampling everyone, else the largest below half."""
         everyone = tolerated_at(self, self.population)
         return (self.population - 1) // 2 if everyone is None else everyone
 
 
-def least(wanted: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The least integer in [low, high] that is wanted, if all larger ones are too; else None."""
-    if low > high or not wanted(high):
+def least(holds: Callable[[int], bool], low: int, high: int) -> int | None:
+    """The least integer in [low, high] for which a monotone condition holds, or None."""
+    if low > high or not holds(high):
         return None
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if wanted(middle) else (middle + 1, high)
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
     return low
 
 
-def tolerated_at(setting: Setting, sampled: int) -> int | None:
+def tolerated_at(problem: PlanningProblem, sampled: int) -> int | None:
     """The smallest safe b̂ < n̂/2 for this n̂, or None.
 
-    More tolerance makes a draw safer but void more easily. Starting from no void draws, b̂ is
-    raised to what the remaining confidence demands until it demands no more: the least solution.
+    A larger b̂ makes a draw safer, but void more easily. The loop starts without void draws and
+    raises b̂ to what the remaining confidence demands until nothing changes, which gives the least
+    solution.
     """
-    most = (sampled - 1) // 2
+    below_half = (sampled - 1) // 2
 
     def demanded(by: int) -> int | None:
-        need = setting.log_confidence - setting.log_enough(sampled, by)
-        return least(lambda b: setting.log_safe(sampled, b) >= need, by, most)
+        need = problem.log_confidence - problem.log_enough(sampled, by)
+        return least(lambda b: problem.log_safe(sampled, b) >= need, by, below_half)
 
     tolerated, larger = 0, demanded(0)
     while larger is not None and larger != tolerated:
@@ -125,32 +130,32 @@ def tolerated_at(setting: Setting, sampled: int) -> int | None:
     return larger
 
 
-_ROUNDING = 8  # how far beyond a first gapless b̂ a gap can still open
-_STRIDE = 16  # how many b̂ are tried between two looks at whether still smaller ones can work
+_MAX_GAP_DISTANCE = 8  # how far beyond the first b̂ without a gap rounding can open another gap
+_STRIDE = 16  # how many b̂ are tried before checking again whether smaller ones can work
 
 
-class Search:
-    """Where, along n̂, a setting can be met with pairs of n̂ and b̂ that are `good` enough.
+class SampleSearch:
+    """Find the smallest n̂ that is safe with some b̂ for which `good(n̂, b̂)` holds.
 
-    `good(n̂, b̂)` must hold at once or turn from no to yes once as n̂ grows by twos (κ can depend on
-    its parity).
+    For each b̂, `good` must hold from the start or change from False to True once as n̂ grows in
+    steps of two (κ can depend on the parity of n̂).
     """
 
-    def __init__(self, setting: Setting, good: Callable[[int, int], bool]) -> None:
-        self.setting = setting
+    def __init__(self, problem: PlanningProblem, good: Callable[[int, int], bool]) -> None:
+        self.problem = problem
         self.good = good
 
-    def entry(self, tolerated: int) -> int | None:
-        """The least n̂ that works with this b̂, or None: the fixed point of `tolerated_at`, in n̂."""
+    def smallest_sample(self, tolerated: int) -> int | None:
+        """The least n̂ that works with this b̂, or None. A fixed point, as in `tolerated_at`."""
         sampled = min(self._starts(tolerated), default=None)
         while sampled is not None:
-            need = self.setting.log_confidence - self.setting.log_safe(sampled, tolerated)
+            need = self.problem.log_confidence - self.problem.log_safe(sampled, tolerated)
             if need > 0 or self._hopeless(tolerated, sampled, need):
                 return None
-            found = self._enough(tolerated, sampled, need)
-            if found == sampled:
+            larger = self._enough(tolerated, sampled, need)
+            if larger == sampled:
                 return sampled
-            sampled = found
+            sampled = larger
         return None
 
     def first(self) -> int | None:
@@ -158,86 +163,158 @@ class Search:
         tolerated = self._first_tolerated()
         if tolerated is None:
             return None
-        # One more of tolerance can need fewer answers, where the first has no confidence to spare.
-        entries = (self.entry(tolerated), self.entry(tolerated + 1))
-        return min(n for n in entries if n is not None)
+        # The next b̂ can need fewer replies if this one has no confidence to spare.
+        sizes = (self.smallest_sample(tolerated), self.smallest_sample(tolerated + 1))
+        return min(n for n in sizes if n is not None)
 
-    def from_where_all(self) -> int | None:
-        """The least n̂ from which on every n̂ up to the population is safe (good or not)."""
-        top = self.setting.most_tolerated
+    def first_without_gaps(self) -> int | None:
+        """The least n̂ from which every n̂ up to the population is safe, whether good or not."""
+        top = self.problem.max_tolerated
         start = least(lambda b: self._covers(b, top), 0, top)
         if start is None:
             return None
-        # Rounding can open a last gap a little further on; it closes for good soon after.
-        for tolerated in range(start, min(start + _ROUNDING, top) + 1):
+        # Rounding can open one more gap a little further on, but none beyond that.
+        for tolerated in range(start, min(start + _MAX_GAP_DISTANCE, top) + 1):
             if not self._covers(tolerated, top):
                 start = tolerated + 1
-        return self.entry(start)
+        return self.smallest_sample(start)
 
     def _first_tolerated(self) -> int | None:
-        """Gallop to some b̂ that works, bisect, then look below it as far as rounding can reach."""
-        low, high, top = 0, 0, self.setting.most_tolerated
-        # Beyond some b̂ no n̂ up to the population is good, so none works; it must not count as one.
+        """Gallop to a b̂ that works, bisect, then try smaller ones as far as rounding can reach."""
+        low, high, top = 0, 0, self.problem.max_tolerated
+        # Beyond some b̂ no n̂ up to the population is good; the search must stop below it.
         top = bisect_left(range(top + 1), True, key=lambda b: not self._starts(b)) - 1
-        while self.entry(high) is None:
+        while self.smallest_sample(high) is None:
             if high >= top:
                 return None
             low, high = high + 1, min(high + 1 + high // 16, top)
-        found = least(lambda b: self.entry(b) is not None, low, high) or 0
-        below = found - 1
-        while below >= 0 and self._nearly(below):
+        smallest = least(lambda b: self.smallest_sample(b) is not None, low, high) or 0
+        below = smallest - 1
+        while below >= 0 and self._works_without_rounding(below):
             for tolerated in range(below, max(-1, below - _STRIDE), -1):
-                found = tolerated if self.entry(tolerated) is not None else found
+                if self.smallest_sample(tolerated) is not None:
+                    smallest = tolerated
             below -= _STRIDE
-        return found
+        return smallest
 
-    def _nearly(self, tolerated: int) -> bool:
-        """Would this b̂ work, if n̂ need not be rounded up to whole clients, answers or even ones?"""
+    def _works_without_rounding(self, tolerated: int) -> bool:
+        """Whether this b̂ would work if n̂ were not rounded up to whole clients and replies."""
         starts = self._starts(tolerated)
         if not starts:
             return False
-        sampled = self._enough(tolerated, min(starts), self.setting.log_confidence)
+        sampled = self._enough(tolerated, min(starts), self.problem.log_confidence)
         if sampled is None:
             return False
         rounding = 1 if max(starts) - min(starts) <= 1 else 2
-        if self.setting.dropout:  # one answer more takes as many more invited
-            rounding += math.ceil(1 / self.setting.answering)
-        log_safe = self.setting.log_safe(max(1, sampled - rounding), tolerated)
-        return log_safe >= self.setting.log_confidence
+        if self.problem.dropout:  # this many more are invited to get one more reply
+            rounding += math.ceil(1 / self.problem.reply_rate)
+        log_safe = self.problem.log_safe(max(1, sampled - rounding), tolerated)
+        return log_safe >= self.problem.log_confidence
 
     def _starts(self, tolerated: int) -> list[int]:
         """The least odd n̂ that outvotes b̂ and is good with it, and the least even one."""
         starts: list[int] = []
         for first in (2 * tolerated + 1, 2 * tolerated + 2):
-            sizes = range(first, self.setting.population + 1, 2)
-            if sizes and self.good(first, tolerated):  # also where κ grows with n̂, as the median's
+            sizes = range(first, self.problem.population + 1, 2)
+            # The first size can be good although κ grows with n̂, as the median's does.
+            if sizes and self.good(first, tolerated):
                 starts.append(first)
                 continue
-            found = bisect_left(sizes, True, key=lambda n: self.good(n, tolerated))
-            starts.extend(sizes[found : found + 1])
+            place = bisect_left(sizes, True, key=lambda n: self.good(n, tolerated))
+            starts.extend(sizes[place : place + 1])
         return starts
 
     def _hopeless(self, tolerated: int, sampled: int, need: float) -> bool:
-        """Do more clients have to answer than may be sampled? One look that spares a search.
+        """Whether more clients must reply than may be sampled: a quick test that saves a search.
 
-        `likely` is the n̂ at which 2b̂+1 answers are to be expected. If it is too small for enough
-        answers and already too large to be safe, no n̂ is both.
+        `likely` is the n̂ at which 2b̂+1 replies are expected. If it is too small for enough
+        replies and already too large to be safe, no n̂ is both.
         """
-        likely = -(-(2 * tolerated + 1) // self.setting.answering)
-        if not sampled < likely <= self.setting.population:
+        likely = -(-(2 * tolerated + 1) // self.problem.reply_rate)
+        if not sampled < likely <= self.problem.population:
             return False
-        few = self.setting.log_enough(likely, tolerated) < need
-        return few and self.setting.log_safe(likely, tolerated) < self.setting.log_confidence
+        few = self.problem.log_enough(likely, tolerated) < need
+        return few and self.problem.log_safe(likely, tolerated) < self.problem.log_confidence
 
     def _enough(self, tolerated: int, low: int, need: float) -> int | None:
-        """The least n̂ from `low` on that answers often enough."""
-        enough = self.setting.log_enough
-        return least(lambda n: enough(n, tolerated) >= need, low, self.setting.population)
+        """The least n̂ from `low` on that gets enough replies often enough."""
+        enough = self.problem.log_enough
+        return least(lambda n: enough(n, tolerated) >= need, low, self.problem.population)
 
     def _covers(self, tolerated: int, top: int) -> bool:
-        """Do this b̂'s sample sizes reach to those of the next one, or to the whole population?"""
-        entry = self.entry(tolerated)
-        following = self.entry(tolerated + 1) if tolerated < top else self.setting.population + 1
-        if entry is None or following is None:
+        """Whether this b̂'s sample sizes reach those of the next b̂, or the whole population."""
+        smallest = self.smallest_sample(tolerated)
+        next_smallest = (
+            self.smallest_sample(tolerated + 1) if tolerated < top else self.problem.population + 1
+        )
+        if smallest is None or next_smallest is None:
             return False
-        return self.setting.holds(max(entry, following - 1), tolerated)
+        return self.problem.holds(max(smallest, next_smallest - 1), tolerated)
+
+
+def expected_kappa(
+    problem: PlanningProblem, kappa_of: KappaFunction, sampled: int, tolerated: int
+) -> float | None:
+    """κ for the expected number of replies; None if these are too few for a valid round.
+
+    With dropouts the parity of that number is random, so the worse of two neighbors counts.
+    """
+    received = problem.received(sampled)
+    if received <= 2 * tolerated:
+        return None
+    kappa = kappa_of(received, tolerated)
+    return max(kappa, kappa_of(received + 1, tolerated)) if problem.dropout else kappa
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The limit on κ or on b̂/n̂ that a recommended pair (n̂, b̂) must meet."""
+
+    problem: PlanningProblem
+    kappa_of: KappaFunction
+    max_kappa: float | None
+    max_fraction: float | None
+
+    def met(self, sampled: int, tolerated: int) -> bool:
+        """Whether b̂/n̂, or else κ for the expected number of replies, is within the limit."""
+        if self.max_fraction is not None:
+            limit = self.fraction_limit
+            small = tolerated * limit.denominator <= limit.numerator * sampled
+            return small and self.problem.received(sampled) > 2 * tolerated
+        kappa = expected_kappa(self.problem, self.kappa_of, sampled, tolerated)
+        if kappa is None or self.max_kappa is None:
+            return kappa is not None
+        return kappa <= self.max_kappa * (1 + 1e-12)
+
+    @cached_property
+    def fraction_limit(self) -> Fraction:
+        """`max_fraction` as the decimal that the user wrote, so that 0.29·100 is 29."""
+        return Fraction(str(self.max_fraction))
+
+    def __str__(self) -> str:
+        if self.max_fraction is not None:
+            return f"tolerated/sampled ≤ {self.max_fraction:g}"
+        return f"κ ≤ {self.max_kappa:.4g}"
+
+
+def make_goal(
+    problem: PlanningProblem,
+    kappa_of: KappaFunction,
+    everyone: float,
+    max_kappa: float | None,
+    max_fraction: float | None,
+    recommend: bool,
+) -> Goal:
+    """Check the caller's limit; without one, use the default if n̂ is to be recommended."""
+    if max_kappa is not None and max_fraction is not None:
+        raise ValueError(
+            f"max_kappa={max_kappa} and max_fraction={max_fraction}: give one of the two"
+        )
+    if max_fraction is not None:
+        wanted = "0 ≤ max_fraction < 0.5"
+        max_fraction = number("max_fraction", max_fraction, wanted, lambda x: 0 <= x < 0.5)
+    elif max_kappa is not None:
+        max_kappa = number("max_kappa", max_kappa, "0 ≤ max_kappa", lambda x: x >= 0)
+    elif recommend:
+        max_kappa = max(1.0, 2 * everyone)
+    return Goal(problem, kappa_of, max_kappa, max_fraction)

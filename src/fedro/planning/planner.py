@@ -1,95 +1,159 @@
-"""How many clients to sample each round (n̂), and how many bad ones to tolerate (b̂)."""
+"""How many clients to sample each round (n̂), and how many Byzantine ones to tolerate (b̂)."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 from fedro.common.checks import count, number
 from fedro.common.registry import unknown
-from fedro.common.text import counted, percent
 from fedro.planning import theory
-from fedro.planning.feasibility import BOUNDS, Search, Setting, tolerated_at
-from fedro.planning.goals import Goal, Kappa, expected_kappa, make_goal, nothing_works, unsafe
-from fedro.rules.kappa import pipeline_kappa
+from fedro.planning.explanations import explain, no_safe_sample, unsafe_sample
+from fedro.planning.feasibility import (
+    BOUNDS,
+    Goal,
+    KappaFunction,
+    PlanningProblem,
+    SampleSearch,
+    expected_kappa,
+    make_goal,
+    tolerated_at,
+)
+from fedro.rules import Rule, parse_rule
 
-MOST = 10**12  # clients, rounds, retries: beyond it floats cannot tell neighbors apart well enough
+MAX_COUNT = 10**12  # clients, rounds, retries: floats cannot tell larger neighbors apart
 
 
 class HasKappa(Protocol):
-    """Anything that knows the κ proved for it: a rule object."""
+    """A rule of another kind than `Rule` that knows the κ proved for it."""
 
     def kappa(self, n: int, b: int) -> float | None:
-        """The proved coefficient for n inputs of which b are bad."""
+        """Return the proved κ for n inputs of which b are Byzantine, or None without a proof."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a plan is worth should there be another number of bad clients."""
+    """What a plan guarantees if the number of Byzantine clients is another than planned.
+
+    Attributes:
+        byzantine: The assumed number of Byzantine clients.
+        confidence: The exact probability that the whole run is safe, with the plan's n̂ and b̂.
+        overrun_rounds: The expected number of draws with more than b̂ Byzantine clients.
+        tolerated: The b̂ that the plan's n̂ would need, or None if no b̂ is enough.
+    """
 
     byzantine: int
-    confidence: float  # that the whole run is good, with n̂ and b̂ unchanged
-    overrun_rounds: float  # expected number of draws with more than b̂ bad clients
-    tolerated: int | None  # the b̂ that the same n̂ would need; None if no b̂ is enough
+    confidence: float
+    overrun_rounds: float
+    tolerated: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How many to sample and to tolerate, how sure that is, and what else could be chosen.
+    """How many clients to sample and to tolerate, and what that guarantees.
 
-    >>> plan(clients=150, byzantine=15, rounds=500, sampled=26).tolerated
-    9
+    `fedro.plan` makes plans. `FedRo(plan=...)` and `Experiment(sampled=..., tolerated=...)` use
+    them.
+
+    Attributes:
+        sampled: n̂, the number of clients to invite each round.
+        tolerated: b̂, the number of Byzantine clients among them that the rule must withstand.
+        clients: n, the number of all clients.
+        byzantine: b, the number of Byzantine clients among all clients.
+        rounds: T, the number of rounds.
+        confidence: The wanted probability that the whole run is safe.
+        confidence_achieved: The exact probability that the whole run is safe, also if a Chernoff
+            bound chose b̂.
+        bound: The bound that chose b̂: "exact", "shifted" or "literal".
+        rule: The rule whose κ counts, as text.
+        kappa: The proved κ of the rule with n̂ and b̂, for the expected number of replies.
+        kappa_everyone: The proved κ of the rule if every client is sampled.
+        max_kappa: The limit on κ that n̂ had to meet, or None.
+        max_fraction: The limit on b̂/n̂ that n̂ had to meet, or None.
+        n_th: The paper's threshold n̂_th, at most n. None without Byzantine clients.
+        n_opt: The paper's threshold n̂_opt, at most n. None without Byzantine clients.
+        n_min: The smallest n̂ that is safe with some b̂.
+        n_all: The smallest n̂ from which every n̂ is safe, or None if there is none.
+        impossibility: The paper's lower bound on n̂, valid for large n. None if it does not apply.
+        available: The fewest clients that are ever online, or None if all are.
+        dropout: The probability that an invited client does not reply.
+        retries: The number of extra draws for void rounds.
+        received: The expected number of replies of n̂ invited clients, rounded down.
+        recommended: Whether the planner chose n̂. False if the caller gave it.
+        problem: The demands that the plan meets.
+        kappa_of: κ of the rule as a function of n and b.
+
+    Example:
+        >>> chosen = plan(clients=150, byzantine=15, rounds=500)
+        >>> chosen.sampled, chosen.tolerated, chosen.kappa
+        (27, 9, 1.0)
     """
 
-    sampled: int  # n̂, clients invited each round
-    tolerated: int  # b̂, bad ones among them that the rule must withstand
+    sampled: int
+    tolerated: int
     clients: int
     byzantine: int
     rounds: int
-    confidence: float  # wanted
-    confidence_achieved: float  # exact, also where a Chernoff bound chose b̂
+    confidence: float
+    confidence_achieved: float
     bound: str
     rule: str
-    kappa: float  # of the rule, with as many answers as are to be expected
+    kappa: float
     kappa_everyone: float
     max_kappa: float | None
     max_fraction: float | None
-    n_th: int | None  # the paper's thresholds, at most n; None without bad clients
+    n_th: int | None
     n_opt: int | None
-    n_min: int  # the least n̂ that can work at all
-    n_all: int | None  # from here on every n̂ works
-    impossibility: float | None  # the paper's: below this no b̂ works, if n is large enough
+    n_min: int
+    n_all: int | None
+    impossibility: float | None
     available: int | None
     dropout: float
     retries: int
-    received: int  # answers to expect of n̂ invited
-    recommended: bool  # n̂ is our choice, not the caller's
-    setting: Setting = field(repr=False)
-    kappa_of: Kappa = field(repr=False, compare=False)
+    received: int
+    recommended: bool
+    problem: PlanningProblem = field(repr=False)
+    kappa_of: KappaFunction = field(repr=False, compare=False)
 
     @property
     def margin(self) -> int:
-        """n̂ − 2b̂: with this many answers missing, a round is void."""
+        """n̂ − 2b̂: a round is void if this many replies are missing."""
         return self.sampled - 2 * self.tolerated
 
     @property
     def why(self) -> tuple[str, ...]:
-        """The reasons, in sentences."""
+        """The reasons for this plan, as sentences."""
         return tuple(explain(self))
 
     def at(self, sampled: int) -> tuple[int, float] | None:
-        """The smallest safe b̂ and its κ for another n̂, or None where there is none."""
-        tolerated = tolerated_at(self.setting, sampled)
+        """The plan for another sample size.
+
+        Args:
+            sampled: n̂, the number of clients to invite each round.
+
+        Returns:
+            The smallest safe b̂ and its κ, or None if no b̂ is safe with this n̂.
+        """
+        tolerated = tolerated_at(self.problem, sampled)
         if tolerated is None:
             return None
-        kappa = expected_kappa(self.setting, self.kappa_of, sampled, tolerated)
+        kappa = expected_kappa(self.problem, self.kappa_of, sampled, tolerated)
         return None if kappa is None else (tolerated, kappa)
 
     def if_more(self, byzantine: int) -> Outlook:
-        """What the guarantee becomes if there are `byzantine` bad clients after all."""
-        population = self.setting.population
+        """What n̂ and b̂ of this plan guarantee with another number of Byzantine clients.
+
+        Args:
+            byzantine: The number of Byzantine clients to assume.
+
+        Returns:
+            The exact confidence, the expected overruns, and the b̂ that would be needed.
+
+        Raises:
+            ValueError: If `byzantine` is more than the clients that can be drawn.
+        """
+        population = self.problem.population
         bad = count("byzantine", byzantine, 0, population, "the clients that can be drawn")
-        truth = replace(self.setting, byzantine=bad, bound="exact")
+        truth = replace(self.problem, byzantine=bad, bound="exact")
         log_safe = truth.log_safe(self.sampled, self.tolerated)
         return Outlook(
             byzantine=bad,
@@ -99,8 +163,8 @@ class Plan:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything a program may want, as plain values."""
-        hidden = {"setting", "kappa_of"}
+        """All fields, the margin and the reasons as plain values for JSON."""
+        hidden = {"problem", "kappa_of"}
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in hidden}
         plain = {k: None if v in (math.inf, -math.inf) else v for k, v in values.items()}
         return {**plain, "margin": self.margin, "why": list(self.why)}
@@ -114,53 +178,96 @@ def plan(
     confidence: float = 0.99,
     sampled: int | None = None,
     bound: str = "exact",
-    rule: str | HasKappa = "trimmed_mean",
+    rule: str | Rule | HasKappa = "trimmed_mean",
     max_kappa: float | None = None,
     max_fraction: float | None = None,
     dropout: float = 0.0,
     available: int | None = None,
     retries: int = 0,
 ) -> Plan:
-    """Choose n̂ and b̂ so that all rounds have at most b̂ bad clients with the wanted confidence.
+    """Choose how many clients to sample (n̂) and how many Byzantine ones to tolerate (b̂).
 
-    Without `sampled`, n̂ is the smallest whose κ is at most `max_kappa`, by default
-    max(1, 2κ of sampling everyone); or, with `max_fraction`, the smallest with b̂/n̂ at most that.
-    `dropout` is the probability that an invited client does not answer, `retries` the number of
-    extra draws that void rounds may cost, `available` the fewest clients that are ever online.
+    The plan guarantees that, with the wanted confidence, no round of the whole run samples more
+    than b̂ Byzantine clients. Without `sampled`, it recommends the smallest n̂ whose κ or b̂/n̂ is
+    within a limit. κ is the error that Byzantine clients can cause, in units of the variance of the
+    honest updates.
+
+    Args:
+        clients: n, the number of all clients.
+        byzantine: b, the number of clients that may be Byzantine. It must be less than half.
+        rounds: T, the number of rounds of training.
+        confidence: The wanted probability, above 0 and at most 1, that the whole run is safe: that
+            no draw has more than b̂ Byzantine clients and no more draws are void than there are
+            retries. With 1, b̂ is never exceeded whatever is drawn.
+        sampled: n̂, if you have chosen it already. The plan then only finds the smallest safe b̂.
+        bound: How the planner computes the probability that a draw has more than b̂ Byzantine
+            clients. "exact" uses the hypergeometric distribution and gives the smallest b̂; use it
+            unless you compare with the paper. "shifted" uses Chernoff's bound on P[more than b̂],
+            from which the numbers in the paper's experiments follow. "literal" uses Chernoff's
+            bound on P[b̂ or more], which is eq. (6) of the paper as it is printed. The last two are
+            safe as well, but tolerate more than necessary.
+        rule: The rule whose proved κ counts, as text like "nnm | trimmed_mean" or as a rule object
+            like `fedro.rules.krum()`. It changes which n̂ is recommended and which κ is reported;
+            the smallest safe b̂ for an n̂ does not depend on it.
+        max_kappa: Recommend the smallest n̂ with at most this κ. The default is
+            max(1, 2κ of sampling everyone). With `sampled`, only check that κ is within it.
+        max_fraction: Recommend the smallest n̂ with at most this b̂/n̂ (below 0.5), instead of a
+            limit on κ. Give either `max_kappa` or `max_fraction`.
+        dropout: The probability, from 0 to below 1, that an invited client does not reply. Clients
+            drop out independently of each other. A draw with 2b̂ replies or fewer is void.
+        available: The fewest clients that are ever online; all by default. The plan assumes the
+            worst case, in which every Byzantine client is online.
+        retries: How many extra draws may replace void rounds in the whole run. Every draw counts
+            for safety, so T + retries draws must be safe.
+
+    Returns:
+        The plan. `Plan.why` explains it in sentences.
+
+    Raises:
+        ValueError: If an argument is out of range, if no sample is safe with this confidence, if
+            no sample meets the limit, or if no κ is proved for the rule. The message says which and
+            what to change.
+
+    Example:
+        >>> chosen = plan(clients=150, byzantine=15, rounds=500, sampled=26)
+        >>> chosen.tolerated, chosen.kappa
+        (9, 1.125)
     """
-    clients = count("clients", clients, 1, MOST)
-    rounds = count("rounds", rounds, 1, MOST)
-    setting = _setting(clients, byzantine, rounds, confidence, bound, dropout, available, retries)
+    clients = count("clients", clients, 1, MAX_COUNT)
+    rounds = count("rounds", rounds, 1, MAX_COUNT)
+    problem = _problem(clients, byzantine, rounds, confidence, bound, dropout, available, retries)
     kappa_of = _kappa_of(rule)
-    everyone = kappa_of(setting.population, setting.byzantine)
+    everyone = kappa_of(problem.population, problem.byzantine)
     if math.isinf(everyone):
-        raise ValueError(f"rule={str(rule)!r} withstands no bad client: plan for a robust rule")
+        raise ValueError(
+            f"rule={str(rule)!r} withstands no Byzantine client: plan with a robust rule"
+        )
     recommended = sampled is None
-    goal = make_goal(setting, kappa_of, everyone, max_kappa, max_fraction, recommended)
+    goal = make_goal(problem, kappa_of, everyone, max_kappa, max_fraction, recommended)
 
-    anywhere = Search(setting, lambda n, b: True)
+    anywhere = SampleSearch(problem, lambda n, b: True)
     n_min = anywhere.first()
     if n_min is None:
-        raise ValueError(nothing_works(setting))
-    n_all = anywhere.from_where_all()
+        raise ValueError(no_safe_sample(problem))
+    n_all = anywhere.first_without_gaps()
     if sampled is None:
-        sampled = _recommend(setting, goal, everyone)
-    sampled = count("sampled", sampled, 1, setting.population, "the clients that can be drawn")
-    tolerated = tolerated_at(setting, sampled)
+        sampled = _recommend(problem, goal, everyone)
+    sampled = count("sampled", sampled, 1, problem.population, "the clients that can be drawn")
+    tolerated = tolerated_at(problem, sampled)
     if tolerated is None or not goal.met(sampled, tolerated):
-        raise ValueError(unsafe(setting, sampled, tolerated, goal, n_min, n_all))
+        raise ValueError(unsafe_sample(problem, sampled, tolerated, goal, n_min, n_all))
 
-    n_th, n_opt, impossibility = _paper_thresholds(setting)
-    kappa = expected_kappa(setting, kappa_of, sampled, tolerated)
+    n_th, n_opt, impossibility = _paper_thresholds(problem)
+    kappa = expected_kappa(problem, kappa_of, sampled, tolerated)
     assert kappa is not None  # the goal is met
     return Plan(
         sampled=sampled,
         tolerated=tolerated,
         clients=clients,
-        byzantine=setting.byzantine,
+        byzantine=problem.byzantine,
         rounds=rounds,
-        confidence=setting.confidence,
-        confidence_achieved=setting.achieved(sampled, tolerated),
+        confidence=problem.confidence,
+        confidence_achieved=problem.achieved(sampled, tolerated),
         bound=bound,
         rule=str(rule),
         kappa=kappa,
@@ -172,17 +279,17 @@ def plan(
         n_min=n_min,
         n_all=n_all,
         impossibility=impossibility,
-        available=None if available is None else setting.population,
-        dropout=setting.dropout,
-        retries=setting.retries,
-        received=setting.received(sampled),
+        available=None if available is None else problem.population,
+        dropout=problem.dropout,
+        retries=problem.retries,
+        received=problem.received(sampled),
         recommended=recommended,
-        setting=setting,
+        problem=problem,
         kappa_of=kappa_of,
     )
 
 
-def _setting(
+def _problem(
     clients: int,
     byzantine: int,
     rounds: int,
@@ -191,22 +298,24 @@ def _setting(
     dropout: float,
     available: int | None,
     retries: int,
-) -> Setting:
-    """The checked arguments, as one planning problem."""
+) -> PlanningProblem:
+    """Check the arguments."""
     byzantine = count("byzantine", byzantine, 0, clients, "clients")
     population = clients
     if available is not None:
         population = count("available", available, 1, clients, "clients")
     if 2 * byzantine >= population:
-        name = "clients" if available is None else "available clients (all bad ones among them)"
+        name = (
+            "clients" if available is None else "available clients (all Byzantine ones among them)"
+        )
         raise ValueError(
-            f"byzantine={byzantine} of {population} {name}: half or more are bad, and no rule can "
-            "tell them from the good ones; byzantine must be less than half"
+            f"byzantine={byzantine} of {population} {name}: half or more are Byzantine, and no "
+            "rule can tell them from the honest ones; byzantine must be less than half"
         )
     if not isinstance(bound, str) or bound not in BOUNDS:
         raise ValueError(unknown("bound", bound, list(BOUNDS)))
-    retries = count("retries", retries, 0, MOST)
-    return Setting(
+    retries = count("retries", retries, 0, MAX_COUNT)
+    return PlanningProblem(
         population=population,
         byzantine=byzantine,
         draws=rounds + retries,
@@ -217,26 +326,27 @@ def _setting(
     )
 
 
-def _recommend(setting: Setting, goal: Goal, everyone: float) -> int:
+def _recommend(problem: PlanningProblem, goal: Goal, everyone: float) -> int:
     """The smallest n̂ that meets the goal."""
-    sampled = Search(setting, goal.met).first()
-    while sampled is not None and sampled <= setting.population:
-        tolerated = tolerated_at(setting, sampled)
+    sampled = SampleSearch(problem, goal.met).first()
+    while sampled is not None and sampled <= problem.population:
+        tolerated = tolerated_at(problem, sampled)
         if tolerated is not None and goal.met(sampled, tolerated):
             return sampled
-        sampled += 1  # with dropouts, κ's parity is that of the answers, not of n̂
+        sampled += 1  # with dropouts, κ depends on the parity of the replies, not of n̂
     raise ValueError(
-        f"no sample size reaches {goal}: sampling all {setting.population} clients has "
+        f"no sample size reaches {goal}: sampling all {problem.population} clients has "
         f"κ = {everyone:.4g} and tolerated/sampled = "
-        f"{setting.byzantine / setting.population:.4g}; allow more, or find fewer bad clients"
+        f"{problem.byzantine / problem.population:.4g}; allow more, or plan for fewer Byzantine "
+        "clients"
     )
 
 
-def _paper_thresholds(setting: Setting) -> tuple[int | None, int | None, float | None]:
-    if setting.byzantine == 0:
+def _paper_thresholds(problem: PlanningProblem) -> tuple[int | None, int | None, float | None]:
+    if problem.byzantine == 0:
         return None, None, None
-    beta = setting.byzantine / setting.population
-    draws, p, n = setting.draws, setting.confidence, setting.population
+    beta = problem.byzantine / problem.population
+    draws, p, n = problem.draws, problem.confidence, problem.population
     return (
         int(min(n, theory.sample_threshold(beta, draws, p))),
         int(min(n, theory.optimal_threshold(beta, draws, p))),
@@ -244,9 +354,9 @@ def _paper_thresholds(setting: Setting) -> tuple[int | None, int | None, float |
     )
 
 
-def _kappa_of(rule: str | HasKappa) -> Kappa:
-    if isinstance(rule, str):
-        return pipeline_kappa(rule)
+def _kappa_of(rule: str | Rule | HasKappa) -> KappaFunction:
+    if isinstance(rule, str | Rule):
+        return parse_rule(rule).kappa_formula()
     if not hasattr(rule, "kappa"):
         raise ValueError(f"rule={rule!r}: give a rule, or its name like 'nnm | trimmed_mean'")
 
@@ -257,78 +367,3 @@ def _kappa_of(rule: str | HasKappa) -> Kappa:
         return value
 
     return kappa
-
-
-def explain(plan: Plan) -> Iterator[str]:
-    """The plan's reasons, a sentence or two each."""
-    yield _how_sure(plan)
-    if plan.recommended:
-        yield _how_good(plan)
-    if plan.n_min < plan.sampled:
-        yield _how_few(plan)
-    if plan.available is not None:
-        yield (
-            f"Only {plan.available} of {plan.clients} clients may be online, and in the worst case "
-            f"all {plan.byzantine} bad ones are: the draws are counted from {plan.available}."
-        )
-    if plan.dropout:
-        yield from _how_many_answer(plan)
-    if plan.retries:
-        yield (
-            f"{plan.rounds} rounds and {plan.retries} retries are {plan.setting.draws} draws: "
-            "each must be safe, and no more of them may be void than there are retries."
-        )
-
-
-def _how_sure(plan: Plan) -> str:
-    if plan.byzantine == 0:
-        return (
-            "Without bad clients there is nothing to tolerate: any number may be sampled, and "
-            "more of them mean less noise in each round."
-        )
-    if plan.sampled == plan.setting.population:
-        return (
-            f"Everyone is sampled each round, so what is bad is always there: "
-            f"{counted(plan.byzantine, 'bad client')}, and {plan.tolerated} tolerated, for certain."
-        )
-    chance = math.exp(plan.setting.log_safe_exact(plan.sampled, plan.tolerated))
-    return (
-        f"Of {counted(plan.sampled, 'client')} drawn at random, at most {plan.tolerated} are bad "
-        f"in each of {plan.setting.draws} draws with probability {percent(chance)} (b̂ was chosen "
-        f"by {BOUNDS[plan.bound]})."
-    )
-
-
-def _how_good(plan: Plan) -> str:
-    limit = f"b̂/n̂ is at most {plan.max_fraction}"
-    if plan.max_fraction is None:
-        limit = f"error factor κ is at most {plan.max_kappa:.4g}"
-    everyone = "everyone, if all answered," if plan.setting.dropout else "everyone"
-    return (
-        f"{plan.sampled} is the smallest sample whose {limit}; it has κ = {plan.kappa:.4g} with "
-        f"{plan.rule}, and sampling {everyone} would have κ = {plan.kappa_everyone:.4g}."
-    )
-
-
-def _how_few(plan: Plan) -> str:
-    found = plan.at(plan.n_min)
-    price = f", but with κ = {found[1]:.4g}" if found else ""
-    flicker = ""
-    if plan.n_all is not None and plan.n_all != plan.n_min:
-        flicker = f" (and not every size below {plan.n_all}: an even one gains no tolerance)"
-    return f"As few as {plan.n_min} can be safe{flicker}{price}; fewer never are."
-
-
-def _how_many_answer(plan: Plan) -> Iterator[str]:
-    enough = math.exp(plan.setting.log_enough(plan.sampled, plan.tolerated))
-    yield (
-        f"If each invited client stays silent with probability {percent(plan.dropout)}, "
-        f"independently, about {plan.received} of {plan.sampled} answer, and a draw is void when "
-        f"{2 * plan.tolerated} or fewer do: at most {plan.retries} of {plan.setting.draws} draws "
-        f"are void with probability {percent(enough)}. κ is that of {plan.received} answers."
-    )
-    if plan.sampled - plan.tolerated <= 2 * plan.tolerated:
-        yield (
-            "Bad clients that stay silent on purpose can make rounds void; "
-            "they cost time, not the model."
-        )

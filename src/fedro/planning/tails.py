@@ -1,7 +1,7 @@
 """Exact tails of the binomial and hypergeometric distributions, for populations from 1 to 10⁹.
 
-`scipy.stats` gives the same numbers but takes longer to import than `fedro plan` may run; the tests
-hold this module against it and against exact fractions. Everything is in logarithms, so that a
+`scipy.stats` gives the same numbers, but importing it takes longer than `fedro plan` may run. The
+tests compare this module with it and with exact fractions. All functions work with logarithms, so a
 probability of 10⁻³⁰⁰ is as exact as one of ½.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
-Ratio = Callable[[Any], Any]  # of a number, or of an array of them
-_FEW = 64
+Ratio = Callable[[Any], Any]  # of a number or of an array of numbers
+_TERMS_WITHOUT_NUMPY = 64
 
 
 @lru_cache(maxsize=4096)
 def _stirling_error(x: int) -> float:
-    """ln x! − ln(√(2πx)·(x/e)ˣ), without the cancellation."""
+    """ln x! − ln(√(2πx)·(x/e)ˣ), computed without cancellation."""
     if x < 16:
         return math.log(math.factorial(x)) - (x + 0.5) * math.log(x) + x - _HALF_LOG_2PI
     s = 1.0 / (x * x)
@@ -26,7 +26,7 @@ def _stirling_error(x: int) -> float:
 
 
 def deviance(x: float, mean: float) -> float:
-    """x·ln(x/mean) + mean − x, without the cancellation where x ≈ mean (Loader 2000)."""
+    """x·ln(x/mean) + mean − x, without cancellation near x = mean (Loader 2000)."""
     gap = x - mean
     if x == 0:
         return mean
@@ -59,7 +59,7 @@ def binomial_log_pmf(k: int, n: int, p: float) -> float:
 
 
 def hypergeometric_log_pmf(k: int, population: int, marked: int, drawn: int) -> float:
-    """ln P[X = k], X the marked ones among `drawn` drawn without replacement from `population`."""
+    """ln P[X = k] for X marked ones among `drawn`, drawn without replacement from `population`."""
     if not max(0, drawn + marked - population) <= k <= min(drawn, marked):
         return -math.inf
     p = drawn / population
@@ -71,32 +71,33 @@ def hypergeometric_log_pmf(k: int, population: int, marked: int, drawn: int) -> 
 
 
 def _log_sum(log_first: float, ratio: Ratio, steps: range) -> float:
-    """ln(first · (1 + ratio(s₀) + ratio(s₀)·ratio(s₁) + …)): falling terms, from x = s₀ outwards.
+    """ln(first · (1 + ratio(s₀) + ratio(s₀)·ratio(s₁) + …)): a sum of falling terms.
 
-    `ratio(x)` is the next term over the term at x. Terms below 10⁻¹⁸ of the sum are left out.
+    `ratio(x)` is the next term divided by the term at x. Terms below 10⁻¹⁸ of the sum are left out.
     """
     total = last = 1.0
-    for x in steps[:_FEW]:
+    for x in steps[:_TERMS_WITHOUT_NUMPY]:
         last *= ratio(x)
         total += last
         if last < 1e-18 * total:
             break
     else:
-        total += _sum_many(last, ratio, steps[_FEW:]) if len(steps) > _FEW else 0.0
+        rest = steps[_TERMS_WITHOUT_NUMPY:]
+        total += _sum_many(last, ratio, rest) if rest else 0.0
     return log_first + math.log(total)
 
 
 def _sum_many(last: float, ratio: Ratio, steps: range) -> float:
-    """The terms after `last`, in chunks; NumPy is imported only if there are so many."""
+    """Sum the terms after `last` in chunks. Imports NumPy, which few terms do not need."""
     import numpy as np
 
-    total, done, size = 0.0, 0, 256
-    while done < len(steps) and last > 1e-18 * total:
-        chunk = steps[done : done + size]
+    total, position, size = 0.0, 0, 256
+    while position < len(steps) and last > 1e-18 * total:
+        chunk = steps[position : position + size]
         x = np.arange(chunk.start, chunk.stop, chunk.step, dtype=np.float64)
         terms = last * np.cumprod(ratio(x))
         total, last = total + float(terms.sum()), float(terms[-1])
-        done, size = done + size, 2 * size
+        position, size = position + size, 2 * size
     return total
 
 
@@ -142,5 +143,5 @@ def binomial_log_cdf(k: int, n: int, p: float) -> float:
 def all_draws_within(
     tolerated: int, population: int, byzantine: int, sampled: int, draws: int
 ) -> float:
-    """The exact probability that none of so many draws holds more bad clients than tolerated."""
+    """The exact probability that no draw has more Byzantine clients than tolerated."""
     return math.exp(draws * hypergeometric_log_cdf(tolerated, population, byzantine, sampled))

@@ -1,8 +1,8 @@
 """The formulas of FedRo (Allouah et al., ICML 2024), one function each.
 
-Symbols: n clients, b Byzantine, β = b/n, n̂ sampled a round, b̂ tolerated a round, K local steps,
-T rounds, p the wanted probability that no round has more than b̂ bad clients. Where the paper
-contradicts itself, docs/paper-notes.md says what is done here.
+Symbols: n clients, b of them Byzantine, β = b/n, n̂ sampled each round, b̂ tolerated each round,
+K local steps, T rounds, p the wanted probability that no round has more than b̂ Byzantine clients.
+docs/paper-notes.md lists where the paper contradicts itself and which version is used here.
 """
 
 import math
@@ -23,7 +23,7 @@ def divergence(alpha: float, beta: float) -> float:
 
 
 def log_budget(rounds: float, confidence: float) -> float:
-    """ln(T/(1−p)): what n̂·D must reach so that the union bound over T rounds leaves 1−p."""
+    """ln(T/(1−p)): the least n̂·D for which the union bound over T rounds is at most 1−p."""
     return math.log(rounds) - math.log1p(-confidence) if confidence < 1 else math.inf
 
 
@@ -54,9 +54,9 @@ def _ceil(value: float) -> float:
 
 
 def impossibility_bound(beta: float, rounds: int, confidence: float) -> float:
-    """n̂ < ln(T/(3(1−p)))/(D(½,β)+2) − 1 fails with probability over 1−p (Lemma 3).
+    """ln(T/(3(1−p)))/(D(½,β)+2) − 1: a smaller n̂ fails with probability above 1−p (Lemma 3).
 
-    For p ≥ ½ and n large enough; a value of 0 or less says nothing.
+    The lemma holds for p ≥ ½ and n large enough. A value of 0 or less excludes no n̂.
     """
     if confidence < 0.5:
         raise ValueError(f"confidence={confidence}: the impossibility needs confidence ≥ 0.5")
@@ -78,8 +78,8 @@ def tail_lower(alpha: float, beta: float, sampled: int, clients: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
-    """What the convergence bounds depend on, beside the step sizes."""
+class ConvergenceProblem:
+    """The quantities in the convergence bounds, apart from the step sizes."""
 
     clients: int
     byzantine: int
@@ -95,7 +95,7 @@ class Problem:
 
     @property
     def absent(self) -> float:
-        """ρ = 1 − (n̂−b̂)/(n−b): the share of honest clients that a round may miss."""
+        """ρ = 1 − (n̂−b̂)/(n−b): the share of the honest clients that a round may leave out."""
         return 1 - (self.sampled - self.tolerated) / (self.clients - self.byzantine)
 
     @property
@@ -109,8 +109,8 @@ class Problem:
         return 165 * self.kappa * (self.noise / self.local_steps + 6 * self.heterogeneity)
 
 
-def theorem1_bound(problem: Problem, client_lr: float, server_lr: float = 1.0) -> float:
-    """Theorem 1: bound on the mean of ‖∇F(x_t)‖², for steps as small as it demands."""
+def theorem1_bound(problem: ConvergenceProblem, client_lr: float, server_lr: float = 1.0) -> float:
+    """Theorem 1: a bound on the mean of ‖∇F(x_t)‖², if the step sizes are small enough."""
     q, k, lr = problem, problem.local_steps, client_lr * server_lr
     limit, joint = 1 / (16 * q.smoothness * k), 1 / (36 * q.smoothness * k)
     if client_lr > limit or lr > joint * (1 + 1e-12):
@@ -125,8 +125,8 @@ def theorem1_bound(problem: Problem, client_lr: float, server_lr: float = 1.0) -
     return start + sampling + local + q.byzantine_error
 
 
-def corollary_step(problem: Problem) -> float:
-    """The corollary's γ_c for γ_s = 1; its third candidate is left out where K = 1."""
+def corollary_step(problem: ConvergenceProblem) -> float:
+    """The corollary's γ_c for γ_s = 1. Its third candidate does not exist if K = 1."""
     q, k = problem, problem.local_steps
     candidates = [1 / (36 * q.smoothness * k)]
     if q.spread > 0:
@@ -138,11 +138,11 @@ def corollary_step(problem: Problem) -> float:
     return min(candidates)
 
 
-def corollary_bound(problem: Problem, *, as_printed: bool = False) -> float:
+def corollary_bound(problem: ConvergenceProblem, *, as_printed: bool = False) -> float:
     """The corollary's bound at `corollary_step`.
 
-    The paper prints 8/3 under the cube root where its own steps give 2000/3 (a factor 5 is lost
-    on the way); the printed bound is false for many problems and only there for comparison.
+    The paper prints 8/3 under the cube root, but its own derivation gives 2000/3 (a factor 5 gets
+    lost). The printed bound is false for many problems; `as_printed` is there for comparison.
     """
     q, k = problem, problem.local_steps
     factor = 8 / 3 if as_printed else 2000 / 3

@@ -108,10 +108,10 @@ class Setting {
     this.logConfidence = Math.log(this.confidence) * (1 + 1e-11);
     const [digits, exponent = 0] = String(this.dropout).split("e"), decimals = digits.split(".")[1] ?? "";
     this.scale = 10n ** BigInt(decimals.length - exponent); // dropout·scale is a whole number
-    this.answering = this.scale - BigInt(digits.replace(".", ""));
+    this.replyRate = this.scale - BigInt(digits.replace(".", ""));
   }
 
-  /** ln of the proved probability that no draw holds more than b̂ bad clients. */
+  /** ln of the proved probability that no draw holds more than b̂ Byzantine clients. */
   logSafe(sampled, tolerated) {
     if (this.bound === "exact" || this.byzantine === 0) return this.logSafeExact(sampled, tolerated);
     if (this.bound === "literal") return this.logChernoff(sampled, tolerated);
@@ -130,7 +130,7 @@ class Setting {
     return logFail < 0 ? Math.log1p(-Math.exp(logFail)) : -Infinity;
   }
 
-  /** ln P[at most `retries` draws are void], a draw being void with 2b̂ answers or fewer. */
+  /** ln P[at most `retries` draws are void], a draw being void with 2b̂ replies or fewer. */
   logEnough(sampled, tolerated) {
     const missing = sampled - 2 * tolerated - 1;
     if (missing < 0) return -Infinity;
@@ -143,14 +143,14 @@ class Setting {
     return this.logSafeExact(sampled, tolerated) + this.logEnough(sampled, tolerated);
   }
 
-  /** The answers to expect of n̂ invited clients, rounded down: ⌊n̂·(1 − dropout)⌋ in decimals. */
+  /** The expected number of replies of n̂ invited clients, rounded down: ⌊n̂·(1 − dropout)⌋ in decimals. */
   received(sampled) {
     const about = sampled * (1 - this.dropout);
     if (Math.abs(about - Math.round(about)) > 1e-6) return Math.floor(about);
-    return Number(BigInt(sampled) * this.answering / this.scale);
+    return Number(BigInt(sampled) * this.replyRate / this.scale);
   }
 
-  /** κ of the trimmed mean with the answers to be expected; infinite if a round would be void. */
+  /** κ of the trimmed mean for the expected number of replies; infinite if a round would be void. */
   kappa(sampled, tolerated) {
     const received = this.received(sampled);
     return received > 2 * tolerated ? tolerated / (received - 2 * tolerated) : Infinity;
@@ -187,7 +187,7 @@ class Setting {
     }
   }
 
-  /** The least n̂ in [start, most] that is safe with this b̂: more clients answer often enough, but hold more bad ones. */
+  /** The least n̂ in [start, most] that is safe with this b̂: more clients reply often enough, but hold more Byzantine ones. */
   entry(tolerated, start, most) {
     for (let sampled = start; sampled !== null;) {
       const need = this.logConfidence - this.logSafe(sampled, tolerated);
@@ -199,7 +199,7 @@ class Setting {
     return null;
   }
 
-  /** Is n̂ too large for this b̂? Most often the likeliest number of bad clients above b̂ alone makes it so. */
+  /** Is n̂ too large for this b̂? Most often the likeliest number of Byzantine clients above b̂ alone makes it so. */
   unsafe(sampled, tolerated) {
     const mode = Math.floor((sampled + 1) * (this.byzantine + 1) / (this.clients + 2));
     const bad = Math.max(mode, tolerated + 1);
@@ -225,7 +225,7 @@ function plan(asked) {
   const sampled = setting.first(limit);
   if (sampled === null) {
     return { problem: `No sample reaches κ ≤ ${short(limit)}: sampling all ${clients} clients has ` +
-      `κ = ${short(everyone)}; allow more, or find fewer bad clients.` };
+      `κ = ${short(everyone)}; allow more, or plan for fewer Byzantine clients.` };
   }
   const tolerated = setting.toleratedAt(sampled);
   return {
@@ -240,9 +240,9 @@ function invalid(asked) {
   const whole = (name, value, low, high) =>
     !(Number.isInteger(value) && low <= value && value <= high) && `${name} must be a whole number from ${low} to ${high}.`;
   return whole("Clients", asked.clients, 1, 1e6)
-    || whole("Bad clients", asked.byzantine, 0, asked.clients)
-    || 2 * asked.byzantine >= asked.clients && `${asked.byzantine} of ${asked.clients} clients are bad: that is half ` +
-      "or more, and no rule can tell them from the good ones."
+    || whole("Byzantine clients", asked.byzantine, 0, asked.clients)
+    || 2 * asked.byzantine >= asked.clients && `${asked.byzantine} of ${asked.clients} clients are Byzantine: that is half ` +
+      "or more, and no rule can tell them from the honest ones."
     || whole("Rounds", asked.rounds, 1, 1e12)
     || !(asked.confidence > 0 && asked.confidence <= 1) && "The confidence must be above 0 and at most 1."
     || !(asked.dropout >= 0 && asked.dropout < 1) && "The dropout must be at least 0 and below 1."
@@ -268,10 +268,10 @@ const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Why these numbers, in sentences. */
 function explain({ setting, sampled, tolerated, kappa, everyone, limit, fewest }) {
-  const fewKappa = setting.kappa(fewest, setting.toleratedAt(fewest)), all = setting.dropout ? ", if all answered," : "";
+  const fewKappa = setting.kappa(fewest, setting.toleratedAt(fewest)), all = setting.dropout ? ", if all replied," : "";
   const said = [
     `With probability ${percent(setting.logSafeExact(sampled, tolerated))}, none of the ${counted(setting.draws, "draw")} of ${counted(sampled, "client")} ` +
-      `holds more than ${counted(tolerated, "bad one")}.`,
+      `holds more than ${counted(tolerated, "Byzantine one")}.`,
     `${sampled} is the smallest sample whose error factor κ is at most ${short(limit)}: it has κ = ${short(kappa)}, ` +
       `and sampling everyone${all} would have κ = ${short(everyone)}.`,
   ];
@@ -280,7 +280,7 @@ function explain({ setting, sampled, tolerated, kappa, everyone, limit, fewest }
     said.push(`As few as ${fewest} can be safe${price}; fewer never are.`);
   }
   if (setting.dropout) {
-    said.push(`About ${setting.received(sampled)} of ${sampled} answer; a draw is void when ${2 * tolerated} or fewer do, ` +
+    said.push(`About ${setting.received(sampled)} of ${sampled} reply; a draw is void if ${2 * tolerated} or fewer do, ` +
       `and at most ${setting.retries} are with probability ${percent(setting.logEnough(sampled, tolerated))}.`);
   }
   return said;
@@ -314,7 +314,7 @@ function logarithmic(low, high) {
   };
 }
 
-let share = [0, 1]; // bad clients, of how many: kept when the number of clients changes
+let share = [0, 1]; // Byzantine clients, of how many: kept when the number of clients changes
 
 /** The values in the fields; NaN where there is no number. */
 function asked() {
@@ -430,7 +430,7 @@ function draw(found) {
 
   const kappas = points.map((point) => point.kappa).filter((value) => value < Infinity);
   const low = Math.min(everyone, ...kappas) / 1.4, high = Math.max(limit, ...kappas) * 1.4;
-  const flat = low === 0; // without bad clients κ is 0, which has no logarithm
+  const flat = low === 0; // without Byzantine clients κ is 0, which has no logarithm
   charts.push(chart("kappa_chart", width, x, first, last, {
     height: (value) => flat ? value / high : Math.log(value / low) / Math.log(high / low),
     ticks: (flat ? [0, 0.5, 1] : logTicks(low, high)).map((tick) => [tick, short(tick)]),
@@ -530,7 +530,7 @@ function point(i) {
   element("readout").textContent = here === null ? "Point at the curves, or use the arrow keys, to read them."
     : here.b === null ? `n̂ = ${here.n}: no tolerance below half is safe.`
     : `n̂ = ${here.n}: tolerate ${here.b} (${short(100 * here.b / here.n)}%)` +
-      `${here.kappa < Infinity ? `, κ = ${short(here.kappa)}` : ", but too few would answer"}, safe run ${percent(here.safe)}.`;
+      `${here.kappa < Infinity ? `, κ = ${short(here.kappa)}` : ", but too few would reply"}, safe run ${percent(here.safe)}.`;
 }
 
 /** The drawn sample size nearest to a place on the screen. */
