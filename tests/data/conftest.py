@@ -2,11 +2,11 @@
 
 import pytest
 
-from fedro.data.notes import say_once
+from fedro.data.cache import warn_once
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("FEDRO_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.delenv("FEDRO_DATA", raising=False)
-    say_once.cache_clear()
+    warn_once.cache_clear()

@@ -88,20 +88,6 @@ def test_pickle() -> None:
 
 
 @pytest.mark.slow
-def test_picture() -> None:
-    from fedro.data.picture import picture
-
-    figure = picture(small())
-    samples, classes = figure.axes
-    train, test = samples.patches
-    assert train.get_data().values.tolist() == [4, 4, 1]
-    assert test.get_data().values.tolist() == [1, 1, 0]
-    assert classes.patches[0].get_data().values.tolist() == [2, 1, 1]
-    assert "own, 3 clients (owner)" in figure.get_suptitle()
-    assert len(picture(make_federation("synthetic")).axes) == 1
-
-
-@pytest.mark.slow
 def test_import_is_light() -> None:
     code = (
         "import sys, fedro.data; fedro.data.make_federation('synthetic').train(0); "

@@ -1,5 +1,8 @@
 """Partitions: nothing is lost, nothing is dealt twice, and the parts are as skewed as asked."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +10,8 @@ from hypothesis import strategies as st
 
 from fedro.common.registry import check_options
 from fedro.data import PARTITIONS, Federation, from_clients
-from fedro.data.federation import Rows
-from fedro.data.partitions import _by_shares
+from fedro.data.federation import ExampleRows
+from fedro.data.partitions import _assign_by_shares, split_train_test
 
 CLIENTS = st.integers(1, 12)
 SEEDS = st.integers(0, 2**40)
@@ -19,11 +22,13 @@ def pool(train: list[int], test: list[int], classes: int) -> Federation:
     y = np.array([*train, *test], dtype=np.int64)
     x = np.arange(len(y), dtype=np.float32)[:, None]
     first, second = np.split(np.arange(len(y)), [len(train)])
-    return Federation("pool", [(Rows(x, y, first), Rows(x, y, second))], classes, scale=1.0)
+    return Federation(
+        "pool", [(ExampleRows(x, y, first), ExampleRows(x, y, second))], classes, scale=1.0
+    )
 
 
 def dealt(federation: Federation, which: str) -> list[float]:
-    parts = [pair[which == "test"] for pair in federation.parts]
+    parts = [pair[which == "test"] for pair in federation.splits]
     return sorted(number for part in parts for number in part.arrays()[0][:, 0].tolist())
 
 
@@ -59,8 +64,8 @@ def test_every_sample_is_dealt_exactly_once(
     assert all(a.index.tolist() == b.index.tolist() for a, b in _indices(result, again))
 
 
-def _indices(one: Federation, other: Federation) -> list[tuple[Rows, Rows]]:
-    pairs = zip(one.parts, other.parts, strict=True)
+def _indices(one: Federation, other: Federation) -> list[tuple[ExampleRows, ExampleRows]]:
+    pairs = zip(one.splits, other.splits, strict=True)
     return [(a[which], b[which]) for a, b in pairs for which in (0, 1)]  # type: ignore[misc]
 
 
@@ -124,7 +129,7 @@ def test_test_data_look_like_training_data(
     total = federation.label_counts[0]
     for label in np.unique(test[total[test] > 0]):
         share = result.label_counts[:, label] / total[label]
-        got = [int((part.labels() == label).sum()) for _, part in result.parts]
+        got = [int((part.labels() == label).sum()) for _, part in result.splits]
         assert np.abs(share * (test == label).sum() - got).max() < 1 + 1e-9
         assert all(g == 0 for g, s in zip(got, share, strict=True) if s == 0)
 
@@ -140,7 +145,7 @@ def test_roundings_favor_nobody() -> None:
 
 def test_a_single_sample_falls_to_each_by_its_share() -> None:
     shares = np.tile([3.0, 1.0], (2000, 1))
-    client = _by_shares(np.arange(2000), shares, np.random.default_rng(0))
+    client = _assign_by_shares(np.arange(2000), shares, np.random.default_rng(0))
     assert client.mean() == pytest.approx(0.25, abs=0.05)
 
 
@@ -150,7 +155,7 @@ def test_a_single_sample_falls_to_each_by_its_share() -> None:
 def test_neighbors_in_the_file_are_parted(text: str, options: dict[str, float]) -> None:
     """Samples of one class that lie together, as one owner's do, are dealt to all."""
     result = PARTITIONS[text](pool([0] * 1000, [0] * 1000, 1), 2, 0, **options)
-    for pair in result.parts:
+    for pair in result.splits:
         for part in pair:
             assert part.arrays()[0].mean() % 1000 == pytest.approx(500, abs=60)
 
@@ -209,6 +214,19 @@ def test_what_cannot_be_dealt(
 def test_targets_have_no_classes(text: str, options: dict[str, float]) -> None:
     x = np.zeros((4, 2), dtype=np.float32)
     federation = from_clients([(x, x, x, x)])
-    with pytest.raises(ValueError, match=f"{text} deals by class .*regression.*owner or iid"):
+    with pytest.raises(ValueError, match=f"{text} needs classes .*regression.*owner or iid"):
         PARTITIONS[text](federation, 2, 0, **options)
     assert PARTITIONS["iid"](federation, 2, 0).sizes.tolist() == [2, 2]
+
+
+@given(st.integers(0, 200), st.sampled_from([0.8, 0.9]), st.integers(0, 99))
+def test_split(samples: int, share: float, seed: int) -> None:
+    train, test = split_train_test(samples, share, seed)
+    assert sorted([*train, *test]) == list(range(samples))
+    exact = Fraction(str(share)) * samples
+    assert len(train) == max(min(1, samples), math.floor(exact))
+
+
+def test_split_of_each_client_is_another() -> None:
+    tests = [split_train_test(30, 0.8, 0, client)[1].tolist() for client in range(5)]
+    assert len(set(map(tuple, tests))) == 5

@@ -1,13 +1,14 @@
-"""Decoded arrays kept in a folder, mapped into memory the next time.
+"""Decoded arrays kept on the disk, so that they need not be decoded the next time.
 
-The folder is $FEDRO_CACHE, else $XDG_CACHE_HOME/fedro, else ~/.cache/fedro; it can be deleted at
-any time. Whatever goes wrong with it, the data is decoded again and training goes on.
+The cache folder is $FEDRO_CACHE, else $XDG_CACHE_HOME/fedro, else ~/.cache/fedro. It can be deleted
+at any time. If the cache cannot be read or written, the data is decoded again and training goes on.
 """
 
+import functools
 import hashlib
 import json
+import logging
 import os
-import secrets
 import shutil
 import zlib
 from collections.abc import Callable, Sequence
@@ -15,23 +16,36 @@ from pathlib import Path
 
 import numpy as np
 
+from fedro.common.atomic_files import atomic_path
 from fedro.data.federation import Array
-from fedro.data.notes import LOG, say_once
 
-FORMAT = 1  # another number makes every older entry invisible
+LOG = logging.getLogger("fedro.data")
+FORMAT = 2  # another number makes every older entry invisible
 MANIFEST = "manifest.json"
 Arrays = dict[str, Array]
 
 
+@functools.cache
+def warn_once(message: str) -> None:
+    """Log a warning, but the same one only once in this process."""
+    LOG.warning(message)
+
+
 def cached(name: str, files: Sequence[Path], build: Callable[[], Arrays]) -> Arrays:
-    """The arrays built from these files: from the cache while the files are as they were."""
+    """Return the arrays that `build` makes of some files, from the cache if possible.
+
+    Args:
+        name: The data source; it begins the name of the cache entry.
+        files: The files that `build` reads. If one is changed or moved, the entry is not used.
+        build: Decodes the files.
+    """
     try:
-        folder = root() / f"{name}-{_key(name, files)}"
+        folder = cache_folder() / f"{name}-{_key(name, files)}"
     except (OSError, RuntimeError) as error:  # a file has just gone, or there is no home folder
-        _say(error, "the home folder")
+        _warn_of_no_cache(error, "the home folder")
         return build()
-    if (found := _read(folder)) is not None:
-        return found
+    if (stored := _read(folder)) is not None:
+        return stored
     LOG.info("decoding %s for the first time: this takes a while, the next time does not", name)
     arrays = build()
     if not _write(folder, arrays):
@@ -39,8 +53,8 @@ def cached(name: str, files: Sequence[Path], build: Callable[[], Arrays]) -> Arr
     return _read(folder) or arrays
 
 
-def root() -> Path:
-    """The folder of the cache."""
+def cache_folder() -> Path:
+    """Return the folder of the cache."""
     if os.environ.get("FEDRO_CACHE"):
         return Path(os.environ["FEDRO_CACHE"]).expanduser()
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -49,12 +63,12 @@ def root() -> Path:
 
 def _key(name: str, files: Sequence[Path]) -> str:
     stats = [(str(file.resolve()), file.stat()) for file in files]
-    known = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-    return hashlib.blake2b(repr((FORMAT, name, known)).encode(), digest_size=10).hexdigest()
+    identity = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    return hashlib.blake2b(repr((FORMAT, name, identity)).encode(), digest_size=10).hexdigest()
 
 
 def _read(folder: Path) -> Arrays | None:
-    """The arrays in a folder, or None if it is not there, not whole or not what was written."""
+    """Map the arrays of an entry into memory; None if it is missing, incomplete or damaged."""
     try:
         sums = json.loads((folder / MANIFEST).read_text())
         if sums != {name: _checksum(folder / name) for name in sums}:
@@ -71,32 +85,22 @@ def _read(folder: Path) -> Arrays | None:
 
 
 def _write(folder: Path, arrays: Arrays) -> bool:
-    """Write all or nothing: readers see the folder only once it is complete."""
-    unfinished = folder.with_name(f".{folder.name}-{secrets.token_hex(6)}")
+    """Write an entry, which other processes see only when it is complete; whether it is there."""
     try:
-        unfinished.mkdir(parents=True)
-        for name, array in arrays.items():
-            with (unfinished / f"{name}.npy").open("xb") as file:
-                np.save(file, array, allow_pickle=False)
-                os.fsync(file.fileno())
-        sums = {f"{name}.npy": _checksum(unfinished / f"{name}.npy") for name in arrays}
-        (unfinished / MANIFEST).write_text(json.dumps(sums))
-        _put(unfinished, folder)
+        with atomic_path(folder, durable=True, unique=True) as temporary:
+            temporary.mkdir()
+            for name, array in arrays.items():
+                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+            sums = {f"{name}.npy": _checksum(temporary / f"{name}.npy") for name in arrays}
+            (temporary / MANIFEST).write_text(json.dumps(sums))
+            if _read(folder) is None:  # what is there, if anything, is damaged
+                shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        _say(error, str(folder.parent))
+        if _read(folder) is not None:
+            return True  # another process was faster
+        _warn_of_no_cache(error, str(folder.parent))
         return False
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return True
-
-
-def _put(unfinished: Path, folder: Path) -> None:
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if _read(folder) is None:  # what is there is damaged; else another process was faster
-            shutil.rmtree(folder, ignore_errors=True)
-            unfinished.rename(folder)
 
 
 def _checksum(path: Path) -> int:
@@ -107,9 +111,9 @@ def _checksum(path: Path) -> int:
     return total
 
 
-def _say(error: Exception, place: str) -> None:
+def _warn_of_no_cache(error: Exception, place: str) -> None:
     reason = getattr(error, "strerror", None) or error
-    say_once(
+    warn_once(
         f"no cache of decoded data in {place} ({reason}): going on without it, which is slower; "
         "set FEDRO_CACHE to a folder that can be written and has space"
     )

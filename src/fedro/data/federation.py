@@ -1,9 +1,9 @@
-"""Clients' data: who holds which samples, read only when asked."""
+"""`Federation`: which client holds which examples; they are read only when asked for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 import numpy as np
 import torch
@@ -12,41 +12,54 @@ from torch import Tensor
 
 from fedro.common.checks import count
 from fedro.common.text import counted
-from fedro.data.problem import Problem, least_squares
 
 Array = NDArray[Any]
 Scaling = float | Tensor  # a number, or one for each channel: (C, 1, 1)
 
 
 class Examples(NamedTuple):
-    """Inputs and their labels or targets, one row each."""
+    """Inputs with their labels or targets, one row for each example.
 
-    x: Tensor  # (m, …) uint8 images or float32
-    y: Tensor  # (m,) int64 labels, or (m, …) float32 targets
+    Attributes:
+        x: The inputs (m, …): uint8 images or float32.
+        y: The labels (m,) of int64, or the targets (m, …) of float32.
+
+    Example:
+        >>> examples = Examples(torch.zeros(5, 3), torch.zeros(5, dtype=torch.int64))
+        >>> len(examples.y)
+        5
+    """
+
+    x: Tensor
+    y: Tensor
 
 
-class Part(Protocol):
-    """A client's training or test data: its size and shape are known, the rest is read later."""
+class LazyExamples(Protocol):
+    """The training or test data of a client.
+
+    Size and shape are known at once; the arrays are read when `arrays` or `labels` is called.
+    Implement this protocol to bring data that is too large for memory.
+    """
 
     def __len__(self) -> int: ...
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
+        """The shape of one input."""
         ...
 
     def arrays(self) -> tuple[Array, Array]:
-        """The inputs and the labels, as fresh arrays that the caller may change."""
+        """Return the inputs and the labels or targets, as new arrays that the caller may change."""
         ...
 
     def labels(self) -> Array:
-        """The labels alone."""
+        """Return only the labels or targets."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Some rows of two arrays that all clients share; the arrays may lie in a file."""
+class ExampleRows:
+    """Some rows of two arrays that all clients share; the arrays may be mapped from a file."""
 
     x: Array
     y: Array
@@ -57,44 +70,89 @@ class Rows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
+        """The shape of one input."""
         return tuple(self.x.shape[1:])
 
     def arrays(self) -> tuple[Array, Array]:
-        """The rows, gathered."""
+        """Return the rows as new arrays."""
         return self.x[self.index], self.y[self.index]
 
     def labels(self) -> Array:
-        """The labels of the rows."""
+        """Return the labels or targets of the rows."""
         labels: Array = self.y[self.index]
         return labels
 
 
+class Problem(TypedDict):
+    """The constants in the paper's theorems, for clients with the loss f_i(w) = ½ E‖w − s‖²."""
+
+    sigma: float  # E‖s − center_i‖² = σ² for every client
+    zeta: float  # the mean of ‖center_i − optimum‖² over these clients is ζ²
+    L: float  # smoothness
+    optimum: Tensor  # (dim,)
+    centers: Tensor  # (clients, dim)
+
+
+def spread(centers: Tensor) -> float:
+    """Compute ζ, the heterogeneity of some clients of the synthetic problem.
+
+    Args:
+        centers: The clients' centers (clients, dim), as in ``problem["centers"][honest]``.
+
+    Returns:
+        √ of the mean of ‖center_i − mean of the centers‖².
+
+    Example:
+        >>> spread(torch.tensor([[0.0], [2.0]]))
+        1.0
+    """
+    exact = centers.double()
+    return float((exact - exact.mean(0)).square().sum(1).mean().sqrt())
+
+
+def least_squares(centers: Tensor, sigma: float, zeta: float | None = None) -> Problem:
+    """Make the problem of clients with these centers; ζ is computed from them unless given."""
+    optimum = centers.double().mean(0).to(centers.dtype)
+    zeta = spread(centers) if zeta is None else zeta
+    return Problem(sigma=sigma, zeta=zeta, L=1.0, optimum=optimum, centers=centers)
+
+
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """The data of all clients.
+    """The training and test data of all clients.
 
-    >>> from fedro.data import make_federation
-    >>> federation = make_federation("synthetic(dim=3, samples=8)", clients=4)
-    >>> federation.clients, federation.train(0).x.shape
-    (4, torch.Size([8, 3]))
+    Usually made by `make_federation` or `from_clients`.
 
-    uint8 images are meant to become floats as (x − shift) / scale; float32 data is used as it is.
+    Attributes:
+        name: What the data is called in tables and reports.
+        splits: For each client its training and its test data.
+        classes: The number of classes; 0 for regression.
+        partition: How the examples were distributed to the clients.
+        shift: Subtracted from uint8 images before training.
+        scale: What uint8 images are divided by after that; float32 data is used as it is.
+        owners: The clients' names, if they have any.
+        problem: The constants of the synthetic problem; None for other data.
+
+    Example:
+        >>> from fedro.data import make_federation
+        >>> federation = make_federation("synthetic(dim=3, samples=8)", clients=4)
+        >>> federation.clients, federation.train(0).x.shape
+        (4, torch.Size([8, 3]))
     """
 
     name: str
-    parts: Sequence[tuple[Part, Part]] = field(repr=False)  # (train, test) of each client
-    classes: int  # 0 for regression
+    splits: Sequence[tuple[LazyExamples, LazyExamples]] = field(repr=False)
+    classes: int
     partition: str = "owner"
     shift: Scaling = field(default=0.0, repr=False)
     scale: Scaling = field(default=255.0, repr=False)
-    owners: Sequence[str] = field(default=(), repr=False)  # the clients' names, where they have any
+    owners: Sequence[str] = field(default=(), repr=False)
     problem: Problem | None = field(default=None, repr=False)
 
     @property
     def clients(self) -> int:
-        """How many clients there are."""
-        return len(self.parts)
+        """The number of clients."""
+        return len(self.splits)
 
     @property
     def task(self) -> str:
@@ -103,93 +161,91 @@ class Federation:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
-        return self.parts[0][0].shape
+        """The shape of one input."""
+        return self.splits[0][0].shape
 
     def train(self, client: int) -> Examples:
-        """What a client trains on: fresh tensors, yours to change."""
+        """Read the training data of a client, as new tensors that the caller may change."""
         return self._examples(client, 0)
 
     def test(self, client: int) -> Examples:
-        """What a client is tested on; it may be empty."""
+        """Read the test data of a client, as new tensors; there may be none."""
         return self._examples(client, 1)
 
     def _examples(self, client: int, which: int) -> Examples:
         client = count("client", client, 0, self.clients - 1, f"of {self.clients} clients")
-        x, y = self.parts[client][which].arrays()
+        x, y = self.splits[client][which].arrays()
         return Examples(torch.from_numpy(x), torch.from_numpy(y))
 
     @cached_property
     def sizes(self) -> Array:
-        """Training samples of each client."""
-        return _fixed([len(train) for train, _ in self.parts])
+        """The number of training examples of each client."""
+        return _read_only([len(train) for train, _ in self.splits])
 
     @cached_property
     def test_sizes(self) -> Array:
-        """Test samples of each client."""
-        return _fixed([len(test) for _, test in self.parts])
+        """The number of test examples of each client."""
+        return _read_only([len(test) for _, test in self.splits])
 
     @cached_property
     def classes_per_client(self) -> Array:
-        """How many classes are in each client's training data; zeros for regression."""
+        """The number of classes in each client's training data; zeros for regression."""
         if not self.classes:
-            return _fixed([0] * self.clients)
-        return _fixed([len(np.unique(train.labels())) for train, _ in self.parts])
+            return _read_only([0] * self.clients)
+        return _read_only([len(np.unique(train.labels())) for train, _ in self.splits])
 
     @cached_property
     def label_counts(self) -> Array:
-        """Training samples of each class: (clients, classes)."""
+        """The number of training examples of each class: (clients, classes)."""
         if not self.classes:
             return np.zeros((self.clients, 0), dtype=np.int64)
-        return _fixed(
-            [np.bincount(train.labels(), minlength=self.classes) for train, _ in self.parts]
+        return _read_only(
+            [np.bincount(train.labels(), minlength=self.classes) for train, _ in self.splits]
         )
 
     def first(self, clients: int) -> "Federation":
-        """The federation of the first clients only."""
+        """Return the federation of the first clients only.
+
+        Raises:
+            ValueError: There are not so many clients.
+        """
         clients = count("clients", clients, 1)
         if clients > self.clients:
             raise ValueError(
                 f"{self.name} has {counted(self.clients, 'client')}, not the {clients} asked for: "
-                "ask for fewer, or deal its samples anew, as with partition='iid'"
+                "ask for fewer, or distribute its samples anew, as with partition='iid'"
             )
         if clients == self.clients:
             return self
-        known = self.problem and least_squares(
+        problem = self.problem and least_squares(
             self.problem["centers"][:clients], self.problem["sigma"]
         )
         return replace(
-            self, parts=self.parts[:clients], owners=self.owners[:clients], problem=known
+            self, splits=self.splits[:clients], owners=self.owners[:clients], problem=problem
         )
 
     def summary(self) -> str:
-        """Who holds how much, as a small table."""
+        """Format a small table: how many examples and classes the clients have."""
         shape = "×".join(map(str, self.shape)) or "1"
         lines = [
             f"{self.name}: {counted(self.clients, 'client')} ({self.partition}), "
             f"{f'{self.classes} classes' if self.classes else 'regression'}, "
             f"examples of shape {shape}",
             f"{'each client':<17}{'min':>9}{'median':>9}{'max':>9}{'in all':>9}",
-            _line("training samples", self.sizes),
-            _line("test samples", self.test_sizes),
+            _summary_line("training samples", self.sizes),
+            _summary_line("test samples", self.test_sizes),
         ]
         if self.classes:
-            lines.append(_line("classes", self.classes_per_client, total=self.classes))
+            lines.append(_summary_line("classes", self.classes_per_client, total=self.classes))
         return "\n".join(lines)
 
 
-def _line(title: str, values: Array, total: int | None = None) -> str:
+def _summary_line(title: str, values: Array, total: int | None = None) -> str:
     numbers = (values.min(), np.median(values), values.max(), total or values.sum())
     return f"{title:<17}" + "".join(f"{number:>9.10g}" for number in numbers)
 
 
-def _fixed(values: Sequence[Any]) -> Array:
+def _read_only(values: Sequence[Any]) -> Array:
     array = np.array(values, dtype=np.int64)
     array.flags.writeable = False  # computed once and shared
     return array
-
-
-def groups(member: Array, number: int) -> list[Array]:
-    """The rows of each of a number of groups, from the group of each row."""
-    order = np.argsort(member, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(member, minlength=number))[:-1])

@@ -1,4 +1,4 @@
-"""A folder with one .npz file for each client; a client's inputs are read when asked for."""
+"""A folder with one .npz file for each client; a client's inputs are read when needed."""
 
 import zipfile
 import zlib
@@ -13,25 +13,32 @@ from numpy.lib import format as npy
 
 from fedro.data import validation
 from fedro.data.federation import Array, Federation
-from fedro.data.files import existing, in_order
+from fedro.data.files import existing, in_natural_order
+from fedro.data.partitions import split_train_test
 from fedro.data.sources import register
-from fedro.data.splitting import split
 
-FORM = (
+EXPECTED = (
     "Need one .npz file for each client, with arrays x_train, y_train, x_test, y_test, "
     "or x, y (a fifth is then for testing), as numpy.savez('client_1.npz', x=x, y=y) writes them"
 )
-DAMAGED = (OSError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-Header = tuple[tuple[int, ...], Any]  # shape and type of an array in a file
+READING_ERRORS = (
+    OSError,
+    ValueError,
+    EOFError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+ArrayHeader = tuple[tuple[int, ...], Any]  # shape and type of an array in a file
 
 
 @dataclass(frozen=True, eq=False)
-class Filed:
-    """Rows of an array in a client's file; the labels or targets are here already."""
+class FileRows:
+    """Rows of a client's file; the inputs are read when needed, the labels are in memory."""
 
     file: Path
     name: str  # of the inputs in the file
-    form: validation.Form
+    format: validation.ArrayFormat
     y: Array
     index: Array
 
@@ -40,95 +47,99 @@ class Filed:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
-        return self.form.shape
+        """The shape of one input."""
+        return self.format.shape
 
     def arrays(self) -> tuple[Array, Array]:
-        """The inputs, read now, and the labels."""
+        """Read the inputs, and return them with the labels or targets."""
         if not len(self):
-            return np.zeros((0, *self.form.shape), self.form.dtype), self.y[self.index]
+            return np.zeros((0, *self.format.shape), self.format.dtype), self.y[self.index]
         with _reading(self.file), zipfile.ZipFile(self.file) as archive:
-            found = _array(archive, self.name)
-        if found.shape != (len(self.y), *self.form.shape):
+            inputs = _read_array(archive, self.name)
+        if inputs.shape != (len(self.y), *self.format.shape):
             raise ValueError(f"{self.file} has changed since it was opened: start again")
-        x = validation.converted(found, self.form.dtype, f"{self.file}: {self.name}")
+        x = validation.convert(inputs, self.format.dtype, f"{self.file}: {self.name}")
         return x[self.index], self.y[self.index]
 
     def labels(self) -> Array:
-        """The labels of the rows."""
+        """Return the labels or targets of the rows."""
         labels: Array = self.y[self.index]
         return labels
 
 
-@register(owners=True)
+@register(has_owners=True)
 def folder(
     clients: int | None, seed: int, *, path: str | None = None, classes: int | None = None
 ) -> Federation:
     """Your own data: a folder with one .npz file for each client.
 
-    The files hold x_train, y_train, x_test, y_test, or x, y of which a fifth is for testing.
-    Clients come by file name, client_2 before client_10. ``classes`` is the largest label of
-    these clients + 1 unless given.
+    The files hold the arrays x_train, y_train, x_test, y_test, or x, y of which a fifth is for
+    testing. Clients come in the order of the file names, client_2 before client_10.
+
+    Args:
+        clients: Only the first so many files are opened.
+        seed: Decides which fifth of x, y is for testing.
+        path: The folder.
+        classes: The number of classes; by default the largest label of these clients + 1.
     """
     if path is None:
-        raise FileNotFoundError(f"folder needs a path: folder(path='…'). {FORM}")
-    place = existing(path, f"folder(path={path!r})", FORM)
-    files = in_order(place.glob("*.npz"))[:clients]
+        raise FileNotFoundError(f"folder needs a path: folder(path='…'). {EXPECTED}")
+    place = existing(path, f"folder(path={path!r})", EXPECTED)
+    files = in_natural_order(place.glob("*.npz"))[:clients]
     if not files:
-        raise FileNotFoundError(f"{place.absolute()} holds no .npz file. {FORM}")
-    parts = [_client(file, seed, i) for i, file in enumerate(files)]
-    first = parts[0][0].form
-    for part in (part for pair in parts for part in pair):
-        part.form.check_same(first, str(part.file))
+        raise FileNotFoundError(f"{place.absolute()} holds no .npz file. {EXPECTED}")
+    splits = [_open_client(file, seed, i) for i, file in enumerate(files)]
+    rows = [part for pair in splits for part in pair]
+    first = rows[0].format
+    for part in rows:
+        part.format.check_same(first, str(part.file))
     return Federation(
         f"folder {place.name}",
-        parts,
-        classes=validation.classes(
-            [part.y for pair in parts for part in pair], classes, str(place)
-        ),
+        splits,
+        classes=validation.count_classes([part.y for part in rows], classes, str(place)),
         scale=255.0 if first.dtype == np.uint8 else 1.0,
         owners=[file.stem for file in files],
     )
 
 
-def _client(file: Path, seed: int, number: int) -> tuple[Filed, Filed]:
-    headers, labels = _contents(file)
-    whole = "x" in headers and "x_train" not in headers
-    wanted = ["x", "y"] if whole else ["x_train", "y_train", "x_test", "y_test"]
+def _open_client(file: Path, seed: int, number: int) -> tuple[FileRows, FileRows]:
+    headers, labels = _read_headers(file)
+    unsplit = "x" in headers and "x_train" not in headers
+    wanted = ["x", "y"] if unsplit else ["x_train", "y_train", "x_test", "y_test"]
     if missing := [name for name in wanted if name not in headers]:
         raise ValueError(
             f"{file} has no array {', '.join(missing)}; it has "
-            f"{', '.join(headers) or 'none'}. {FORM}"
+            f"{', '.join(headers) or 'none'}. {EXPECTED}"
         )
-    train = _part(file, headers, labels, *wanted[:2])
+    train = _open_rows(file, headers, labels, *wanted[:2])
     if not len(train):
         raise ValueError(f"{file}: no training samples; take the file out of the folder")
-    if whole:
-        a, b = split(len(train), 0.8, seed, number)
-        return replace(train, index=a), replace(train, index=b)
+    if unsplit:
+        rows, test_rows = split_train_test(len(train), 0.8, seed, number)
+        return replace(train, index=rows), replace(train, index=test_rows)
     if headers["x_test"][0][:1] == (0,):  # of no samples, any shape will do
         return train, replace(train, index=np.arange(0))
-    return train, _part(file, headers, labels, *wanted[2:])
+    return train, _open_rows(file, headers, labels, *wanted[2:])
 
 
-def _part(
-    file: Path, headers: dict[str, Header], labels: dict[str, Array], x: str, y: str
-) -> Filed:
-    form = validation.form(headers[x], headers[y], f"{file}, {x} and {y}")
-    targets = validation.converted(labels[y], form.target_dtype, f"{file}: {y}")
-    return Filed(file, x, form, targets, np.arange(len(targets)))
+def _open_rows(
+    file: Path, headers: dict[str, ArrayHeader], labels: dict[str, Array], x: str, y: str
+) -> FileRows:
+    format = validation.array_format(headers[x], headers[y], f"{file}, {x} and {y}")
+    targets = validation.convert(labels[y], format.target_dtype, f"{file}: {y}")
+    return FileRows(file, x, format, targets, np.arange(len(targets)))
 
 
-def _contents(file: Path) -> tuple[dict[str, Header], dict[str, Array]]:
-    """Shapes and types of a file's arrays, and its labels or targets."""
+def _read_headers(file: Path) -> tuple[dict[str, ArrayHeader], dict[str, Array]]:
+    """Read the shapes and types of a file's arrays, and the labels or targets themselves."""
     with _reading(file), zipfile.ZipFile(file) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-        headers = {name: _header(archive, name) for name in names}
-        labels = {name: _array(archive, name) for name in names if name.startswith("y")}
+        headers = {name: _read_header(archive, name) for name in names}
+        labels = {name: _read_array(archive, name) for name in names if name.startswith("y")}
     return headers, labels
 
 
-def _header(archive: zipfile.ZipFile, name: str) -> Header:
+def _read_header(archive: zipfile.ZipFile, name: str) -> ArrayHeader:
     with archive.open(f"{name}.npy") as entry:
         read = npy.read_array_header_1_0 if npy.read_magic(entry) == (1, 0) else (
             npy.read_array_header_2_0
@@ -137,15 +148,15 @@ def _header(archive: zipfile.ZipFile, name: str) -> Header:
     return shape, dtype
 
 
-def _array(archive: zipfile.ZipFile, name: str) -> Array:
+def _read_array(archive: zipfile.ZipFile, name: str) -> Array:
     with archive.open(f"{name}.npy") as entry:
-        found: Array = npy.read_array(entry, allow_pickle=False)
-    return found
+        array: Array = npy.read_array(entry, allow_pickle=False)
+    return array
 
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
     try:
         yield
-    except DAMAGED as error:
-        raise ValueError(f"{file} is damaged or not an .npz file ({error}). {FORM}") from error
+    except READING_ERRORS as error:
+        raise ValueError(f"{file} is damaged or not an .npz file ({error}). {EXPECTED}") from error

@@ -1,7 +1,8 @@
-"""Who gets which samples: owner, iid, dirichlet, shards."""
+"""Partitions: which client gets which examples, and which examples are for testing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -9,58 +10,94 @@ from fedro.common.checks import count, number
 from fedro.common.registry import Table
 from fedro.common.streams import stream
 from fedro.common.text import counted
-from fedro.data.federation import Array, Federation, Part, Rows, groups
+from fedro.data.federation import Array, ExampleRows, Federation, LazyExamples
 
 Partition = Callable[..., Federation]  # (federation, clients, seed, *, options)
 PARTITIONS: Table[Partition] = Table("partition")
-REDRAWS = 100
+MAX_DRAWS = 100  # of shares that leave some client without an example
 
 
 def register(function: Partition) -> Partition:
-    """Put a function into the table under its own name."""
+    """Put a function into the table of partitions under its own name."""
     PARTITIONS[function.__name__] = function
     return function
 
 
 @register
 def owner(federation: Federation, clients: int, seed: int) -> Federation:
-    """Every sample stays with whom it belongs to; the first clients are taken."""
+    """Every sample stays with its owner; the first clients are taken.
+
+    Args:
+        federation: The federation of all owners.
+        clients: How many of them to take.
+        seed: Not used.
+    """
     return federation.first(clients)
 
 
 @register
 def iid(federation: Federation, clients: int, seed: int) -> Federation:
-    """Shuffled and cut into equal parts."""
+    """All samples are shuffled and cut into equal parts.
+
+    Args:
+        federation: The examples of all its clients are pooled.
+        clients: The number of parts.
+        seed: Decides the order.
+    """
     train, test = _pools(federation, clients)
-    return _dealt(federation, train, test, *(
+    parts = [
         np.array_split(stream(seed, "partition", which).permutation(len(pool)), clients)
         for which, pool in enumerate((train, test))
-    ))  # fmt: skip
+    ]
+    return _distributed(federation, train, test, *parts)
 
 
 @register
 def dirichlet(federation: Federation, clients: int, seed: int, *, alpha: float) -> Federation:
-    """Each class is dealt in shares drawn from Dirichlet(α): small α, few classes per client."""
+    """Each class is distributed in shares drawn from Dirichlet(α).
+
+    The test examples of a class are distributed in the same shares as its training examples.
+
+    Args:
+        federation: The examples of all its clients are pooled.
+        clients: The number of clients.
+        seed: Decides the shares and the order.
+        alpha: More than 0 and at most 1e6; the smaller it is, the fewer classes has a client.
+
+    Raises:
+        ValueError: In every one of many draws some client got no example, or there are no classes.
+    """
     wanted = "more than 0 and at most 1e6 (for more, iid is the same)"
     alpha = number("alpha", alpha, wanted, lambda value: 0 < value <= 1e6)
-    train, test = _pools(federation, clients, by_class="dirichlet")
-    for attempt in range(REDRAWS):
+    train, test = _pools(federation, clients, needs_classes_for="dirichlet")
+    for attempt in range(MAX_DRAWS):
         rng = stream(seed, "partition", attempt)
         shares = rng.dirichlet(np.full(clients, alpha), size=federation.classes)
-        dealt = _by_shares(train.labels(), shares, rng)
-        if len(np.unique(dealt)) == clients:
-            return _followed(federation, train, test, groups(dealt, clients), rng)
+        client_of_row = _assign_by_shares(train.labels(), shares, rng)
+        if len(np.unique(client_of_row)) == clients:
+            parts = group_rows(client_of_row, clients)
+            return _with_matching_tests(federation, train, test, parts, rng)
     raise ValueError(
         f"dirichlet(alpha={alpha:g}) left some of {clients} clients without a sample in each of "
-        f"{REDRAWS} draws: take a larger alpha, or fewer clients"
+        f"{MAX_DRAWS} draws: take a larger alpha, or fewer clients"
     )
 
 
 @register
 def shards(federation: Federation, clients: int, seed: int, *, per_client: int = 2) -> Federation:
-    """Sorted by label, cut into clients·per_client equal shards, and these dealt at random."""
+    """All samples are sorted by label and cut into equal shards; each client gets a few at random.
+
+    Args:
+        federation: The examples of all its clients are pooled.
+        clients: The number of clients.
+        seed: Decides the order.
+        per_client: The number of shards that each client gets.
+
+    Raises:
+        ValueError: There are fewer training examples than shards, or there are no classes.
+    """
     pieces = clients * count("per_client", per_client, 1)
-    train, test = _pools(federation, clients, by_class="shards")
+    train, test = _pools(federation, clients, needs_classes_for="shards")
     if pieces > len(train):
         raise ValueError(
             f"shards(per_client={per_client}) for {clients} clients needs {pieces} training "
@@ -70,18 +107,36 @@ def shards(federation: Federation, clients: int, seed: int, *, per_client: int =
     mixed = rng.permutation(len(train))
     by_label = mixed[np.argsort(train.labels()[mixed], kind="stable")]
     cut = np.array_split(by_label, pieces)
-    hands = rng.permutation(pieces).reshape(clients, per_client)
-    dealt = [np.concatenate([cut[piece] for piece in hand]) for hand in hands]
-    return _followed(federation, train, test, dealt, rng)
+    shards_of_clients = rng.permutation(pieces).reshape(clients, per_client)
+    parts = [np.concatenate([cut[shard] for shard in own]) for own in shards_of_clients]
+    return _with_matching_tests(federation, train, test, parts, rng)
 
 
-def _pools(federation: Federation, clients: int, by_class: str = "") -> tuple[Rows, Rows]:
-    if by_class and not federation.classes:
+def split_train_test(
+    samples: int, train_share: float, seed: int, *keys: int
+) -> tuple[Array, Array]:
+    """Draw ⌊train_share·samples⌋ rows for training, at least one; the others are for testing."""
+    train = max(1, int(Fraction(str(train_share)) * samples)) if samples else 0
+    order = stream(seed, "split", *keys).permutation(samples)
+    return np.sort(order[:train]), np.sort(order[train:])
+
+
+def group_rows(group_of_row: Array, number: int) -> list[Array]:
+    """List the rows of each of a number of groups."""
+    order = np.argsort(group_of_row, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(group_of_row, minlength=number))[:-1])
+
+
+def _pools(
+    federation: Federation, clients: int, needs_classes_for: str = ""
+) -> tuple[ExampleRows, ExampleRows]:
+    """Pool the training and the test examples of all clients."""
+    if needs_classes_for and not federation.classes:
         raise ValueError(
-            f"{by_class} deals by class and {federation.name} has none (regression): "
+            f"{needs_classes_for} needs classes and {federation.name} has none (regression): "
             "choose owner or iid"
         )
-    train, test = (_pool(parts) for parts in zip(*federation.parts, strict=True))
+    train, test = (_pool(parts) for parts in zip(*federation.splits, strict=True))
     if clients > len(train):
         raise ValueError(
             f"{federation.name} has {counted(len(train), 'training sample')}, too few "
@@ -90,55 +145,60 @@ def _pools(federation: Federation, clients: int, by_class: str = "") -> tuple[Ro
     return train, test
 
 
-def _pool(parts: Sequence[Part]) -> Rows:
-    """All the clients' rows; a copy only where they do not lie in the same arrays."""
-    rows = [part for part in parts if isinstance(part, Rows)]
+def _pool(parts: Sequence[LazyExamples]) -> ExampleRows:
+    """Join the clients' rows, without a copy if they lie in the same arrays."""
+    rows = [part for part in parts if isinstance(part, ExampleRows)]
     if len(rows) == len(parts) and all(
         part.x is rows[0].x and part.y is rows[0].y for part in rows
     ):
-        return Rows(rows[0].x, rows[0].y, np.concatenate([part.index for part in rows]))
+        return ExampleRows(rows[0].x, rows[0].y, np.concatenate([part.index for part in rows]))
     x, y = map(np.concatenate, zip(*(part.arrays() for part in parts), strict=True))
-    return Rows(x, y, np.arange(len(x)))
+    return ExampleRows(x, y, np.arange(len(x)))
 
 
-def _by_shares(labels: Array, shares: Array, rng: np.random.Generator) -> Array:
-    """A client for each row: of m rows of class c, client i gets m·shares[c, i], give or take one.
+def _assign_by_shares(labels: Array, shares: Array, rng: np.random.Generator) -> Array:
+    """Choose a client for each row: of m rows of class c, client i gets m·shares[c, i] ± 1.
 
-    Points a distance 1/m apart, from a random start, fall into the clients' intervals; the clients
-    are in another order for each class, so that roundings do not favor anyone.
+    The line from 0 to 1 is cut into an interval for each client, as long as its share. Each row is
+    a point on it, at distances of 1/m from a random start. The order of the clients differs between
+    classes, so that roundings do not favor anyone.
     """
     clients = shares.shape[1]
-    dealt = np.empty(len(labels), dtype=np.int64)
-    for rows, share in zip(groups(labels, len(shares)), shares, strict=True):
+    client_of_row = np.empty(len(labels), dtype=np.int64)
+    for rows, share in zip(group_rows(labels, len(shares)), shares, strict=True):
         order = rng.permutation(clients)
         edges = np.cumsum(share[order])
         points = (np.arange(len(rows)) + rng.random()) * (edges[-1] / max(len(rows), 1))
         place = np.searchsorted(edges, points, side="right")
-        dealt[rng.permutation(rows)] = order[np.minimum(place, clients - 1)]
-    return dealt
+        client_of_row[rng.permutation(rows)] = order[np.minimum(place, clients - 1)]
+    return client_of_row
 
 
-def _followed(
+def _with_matching_tests(
     federation: Federation,
-    train: Rows,
-    test: Rows,
-    dealt: Sequence[Array],
+    train: ExampleRows,
+    test: ExampleRows,
+    parts: Sequence[Array],
     rng: np.random.Generator,
 ) -> Federation:
-    """Deal the test rows in the shares in which each class of training rows was dealt."""
+    """Distribute the test rows in the shares in which each class of training rows was."""
     labels = train.labels()
-    counts = np.stack([np.bincount(labels[rows], minlength=federation.classes) for rows in dealt])
+    counts = np.stack([np.bincount(labels[rows], minlength=federation.classes) for rows in parts])
     total = counts.sum(0)
     shares = np.where(total, counts, counts.sum(1, keepdims=True)).T  # no such class: by size
-    tests = groups(_by_shares(test.labels(), shares, rng), len(dealt))
-    return _dealt(federation, train, test, dealt, tests)
+    test_parts = group_rows(_assign_by_shares(test.labels(), shares, rng), len(parts))
+    return _distributed(federation, train, test, parts, test_parts)
 
 
-def _dealt(
-    federation: Federation, train: Rows, test: Rows, trains: Sequence[Array], tests: Sequence[Array]
+def _distributed(
+    federation: Federation,
+    train: ExampleRows,
+    test: ExampleRows,
+    train_parts: Sequence[Array],
+    test_parts: Sequence[Array],
 ) -> Federation:
-    parts = [
+    splits = [
         (replace(train, index=np.sort(train.index[a])), replace(test, index=np.sort(test.index[b])))
-        for a, b in zip(trains, tests, strict=True)
+        for a, b in zip(train_parts, test_parts, strict=True)
     ]
-    return replace(federation, parts=parts, owners=(), problem=None)
+    return replace(federation, splits=splits, owners=(), problem=None)

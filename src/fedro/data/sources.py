@@ -1,4 +1,4 @@
-"""The table of data sources, and the one function that reads ``"femnist(path='…')"``."""
+"""The table of data sources, and `make_federation`, which reads ``"femnist(path='…')"``."""
 
 import inspect
 from collections.abc import Callable
@@ -8,81 +8,108 @@ from typing import Any
 from fedro.common.checks import count
 from fedro.common.registry import Stage, Table, check_options, options_of, parse_stage
 from fedro.data.federation import Federation
-from fedro.data.own import call_own
 from fedro.data.partitions import PARTITIONS
+from fedro.data.user_data import call_user_function
 
-PARTS = 10  # clients, where neither the data nor the user says how many
+DEFAULT_CLIENTS = 10  # where neither the data nor the user says how many
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where data comes from: function(clients, seed, *, options) gives a federation."""
+    """A data source: a function (clients, seed, *, options) that returns a federation.
+
+    Attributes:
+        name: Its name in a configuration.
+        function: The function.
+        has_owners: Whether its examples belong to clients. Otherwise the function returns a single
+            client, whose examples are distributed by a partition.
+    """
 
     name: str
     function: Callable[..., Federation]
-    owners: bool  # its samples belong to clients; else it gives one client, to be dealt to many
+    has_owners: bool
 
     @property
     def summary(self) -> str:
-        """What it is, in a line."""
+        """The first line of the documentation."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     @property
     def options(self) -> dict[str, inspect.Parameter]:
-        """What can be set, by name."""
+        """The options, by name."""
         return options_of(self.function)
 
 
 SOURCES: Table[Source] = Table("data source")
 
 
-def register(*, owners: bool) -> Callable[[Callable[..., Federation]], Source]:
-    """Put a function into the table under its own name."""
+def register(*, has_owners: bool) -> Callable[[Callable[..., Federation]], Source]:
+    """Put a function into the table of sources under its own name."""
 
-    def enter(function: Callable[..., Federation]) -> Source:
+    def add(function: Callable[..., Federation]) -> Source:
         name = function.__name__
-        SOURCES[name] = source = Source(name, function, owners)
+        SOURCES[name] = source = Source(name, function, has_owners)
         return source
 
-    return enter
+    return add
 
 
 def make_federation(
     text: str, *, clients: int | None = None, partition: str | None = None, seed: int = 0
 ) -> Federation:
-    """The federation that a text names: ``make_federation("digits", clients=20)``.
+    """Make the federation that a text names.
 
-    Where samples belong to someone (femnist, folder, synthetic, your own), the clients are the
-    first ``clients`` owners, by default all; another partition pools all samples and deals them
-    again. Other data (digits, cifar10) is dealt to ``clients`` parts, by default 10, iid.
+    Args:
+        text: A source with its options, such as ``"digits"``, ``"femnist(path='data')"`` or
+            ``"my_module:my_function(size=80)"``. `fedro data` lists the sources.
+        clients: The number of clients. If the examples belong to clients (femnist, folder,
+            synthetic, your own), the first so many are taken, by default all of them. Otherwise
+            (digits, cifar10) the examples are distributed to so many clients, by default 10.
+        partition: Who gets which examples: ``"owner"``, ``"iid"``, ``"dirichlet(alpha=0.5)"`` or
+            ``"shards(per_client=2)"``. The default is ``"owner"`` where the examples belong to
+            clients and ``"iid"`` otherwise. Any partition but ``"owner"`` pools all examples and
+            distributes them anew.
+        seed: Decides every random choice.
+
+    Returns:
+        The federation.
+
+    Raises:
+        ValueError: A name, an option or the data is wrong; the message says how to correct it.
+        FileNotFoundError: The data is not there; the message says how to get it.
+
+    Example:
+        >>> federation = make_federation("digits", clients=20, partition="shards(per_client=2)")
+        >>> federation.clients, federation.classes, federation.partition
+        (20, 10, 'shards(per_client=2)')
     """
     stage = parse_stage("data source", text)
     clients = None if clients is None else count("clients", clients, 1)
     seed = count("seed", seed, 0)
-    owners = ":" in stage.name or SOURCES[stage.name].owners
-    deal = _partition(partition or ("owner" if owners else "iid"), stage.name, owners)
-    kept = deal.name == "owner"
-    federation = _open(stage, clients if kept else None, seed)
-    parts = clients or (federation.clients if owners else PARTS)
-    dealt = PARTITIONS[deal.name](federation, parts, seed, **deal.options)
-    return replace(dealt, partition=str(deal))
-
-
-def _partition(text: str, source: str, owners: bool) -> Stage:
-    deal = parse_stage("partition", text)
-    check_options(deal.name, PARTITIONS[deal.name], deal.options)
-    if deal.name == "owner" and not owners:
+    has_owners = ":" in stage.name or SOURCES[stage.name].has_owners
+    chosen = _parse_partition(partition or ("owner" if has_owners else "iid"))
+    if chosen.name == "owner" and not has_owners:
         others = ", ".join(name for name in PARTITIONS if name != "owner")
         raise ValueError(
-            f"partition='owner': the samples of {source} belong to nobody; choose one of {others}"
+            f"partition='owner': the samples of {stage.name} belong to nobody; "
+            f"choose one of {others}"
         )
-    return deal
+    federation = _call_source(stage, clients if chosen.name == "owner" else None, seed)
+    number = clients or (federation.clients if has_owners else DEFAULT_CLIENTS)
+    partitioned = PARTITIONS[chosen.name](federation, number, seed, **chosen.options)
+    return replace(partitioned, partition=str(chosen))
 
 
-def _open(stage: Stage, clients: int | None, seed: int) -> Federation:
+def _parse_partition(text: str) -> Stage:
+    stage = parse_stage("partition", text)
+    check_options(stage.name, PARTITIONS[stage.name], stage.options)
+    return stage
+
+
+def _call_source(stage: Stage, clients: int | None, seed: int) -> Federation:
     given: dict[str, Any] = stage.options
     if ":" in stage.name:
-        return call_own(stage.name, given, clients, seed)
+        return call_user_function(stage.name, given, clients, seed)
     source = SOURCES[stage.name]
     check_options(source.name, source.function, given)
     return source.function(clients, seed, **given)

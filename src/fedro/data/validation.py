@@ -1,4 +1,4 @@
-"""Arrays as training wants them, or an error that says which file or client is wrong, and how."""
+"""Check and convert the arrays of clients; errors say which file or client is wrong, and how."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,19 +9,19 @@ from torch import Tensor
 from fedro.common.checks import count
 from fedro.data.federation import Array
 
-MOST_CLASSES = 1_000_000
+MAX_CLASSES = 1_000_000
 
 
-class Form(NamedTuple):
-    """What all clients' data must have in common."""
+class ArrayFormat(NamedTuple):
+    """Shapes and types, which must be the same for all clients."""
 
     shape: tuple[int, ...]  # of one input
-    dtype: Any  # of inputs, once they are tidy
+    dtype: Any  # of the inputs, after conversion
     target_shape: tuple[int, ...]
     target_dtype: Any
 
-    def check_same(self, first: "Form", where: str) -> None:
-        """Raise unless the form is that of the first client."""
+    def check_same(self, first: "ArrayFormat", where: str) -> None:
+        """Raise unless the format is that of the first client."""
         names = ("x of shape", "x of type", "y of shape", "y of type")
         for name, own, model in zip(names, self, first, strict=True):
             if own != model:
@@ -30,8 +30,10 @@ class Form(NamedTuple):
                 )
 
 
-def form(x: tuple[tuple[int, ...], Any], y: tuple[tuple[int, ...], Any], where: str) -> Form:
-    """The form of inputs and labels or targets of these (shape, type), once they are tidy."""
+def array_format(
+    x: tuple[tuple[int, ...], Any], y: tuple[tuple[int, ...], Any], where: str
+) -> ArrayFormat:
+    """Return the format of arrays of these (shape, type) after conversion, or raise."""
     (x_shape, x_type), (y_shape, y_type) = x, y
     if x_type != np.uint8 and x_type.kind != "f":
         raise ValueError(f"{where}: x is of type {x_type}; need uint8 images or floating numbers")
@@ -45,7 +47,7 @@ def form(x: tuple[tuple[int, ...], Any], y: tuple[tuple[int, ...], Any], where: 
         raise ValueError(
             f"{where}: x has shape {x_shape} and y {y_shape}; need one row of each for each example"
         )
-    return Form(
+    return ArrayFormat(
         x_shape[1:],
         x_type if x_type == np.uint8 else np.dtype(np.float32),
         y_shape[1:],
@@ -54,27 +56,27 @@ def form(x: tuple[tuple[int, ...], Any], y: tuple[tuple[int, ...], Any], where: 
 
 
 def as_array(values: Any) -> Array:
-    """An array or tensor, or what can be made one, as an array."""
+    """Convert a tensor, or anything NumPy understands, to an array."""
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         return np.asarray(values.float() if values.is_floating_point() else values)
     return np.asarray(values)
 
 
-def converted(values: Array, dtype: Any, where: str) -> Array:
-    """The values in the type of their form; floating ones must be finite."""
+def convert(values: Array, dtype: Any, where: str) -> Array:
+    """Convert values to the type of their format; floating ones must be finite."""
     with np.errstate(over="ignore"):
-        tidy = values.astype(dtype, copy=False)
-    if tidy.dtype.kind == "f" and not (finite := np.isfinite(tidy)).all():
+        converted = values.astype(dtype, copy=False)
+    if converted.dtype.kind == "f" and not (finite := np.isfinite(converted)).all():
         raise ValueError(
             f"{where} holds NaN, infinite or too large numbers, {int((~finite).sum())} in all; "
             "clean the data first"
         )
-    return tidy
+    return converted
 
 
-def classes(labels: Sequence[Array], given: int | None, name: str) -> int:
-    """How many classes there are: as given, else the largest label + 1; 0 for targets."""
+def count_classes(labels: Sequence[Array], given: int | None, name: str) -> int:
+    """Return the number of classes: as given, else the largest label + 1; 0 for targets."""
     if labels[0].dtype.kind == "f":
         if given is not None:
             raise ValueError(
@@ -82,12 +84,12 @@ def classes(labels: Sequence[Array], given: int | None, name: str) -> int:
                 "make labels whole numbers"
             )
         return 0
-    full = [y for y in labels if len(y)]
-    low, high = min(int(y.min()) for y in full), max(int(y.max()) for y in full)
-    most = MOST_CLASSES if given is None else count("classes", given, 1, MOST_CLASSES)
-    if low < 0 or high >= most:
+    used = [y for y in labels if len(y)]
+    low, high = min(int(y.min()) for y in used), max(int(y.max()) for y in used)
+    allowed = MAX_CLASSES if given is None else count("classes", given, 1, MAX_CLASSES)
+    if low < 0 or high >= allowed:
         raise ValueError(
-            f"{name}: label {low if low < 0 else high} is not from 0 to {most - 1}; "
+            f"{name}: label {low if low < 0 else high} is not from 0 to {allowed - 1}; "
             "number the classes from 0, without gaps"
         )
-    return high + 1 if given is None else most
+    return high + 1 if given is None else allowed

@@ -1,4 +1,4 @@
-"""A picture of a federation: how much each client has, and of how many classes."""
+"""Draw a federation: how many examples and classes each client has."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -11,19 +11,19 @@ from fedro.common.palette import BLUE, GREY, RED
 from fedro.data.federation import Federation
 
 
-def picture(federation: Federation) -> Figure:
-    """Samples and classes per client, both from the client with most to the one with least."""
+def federation_figure(federation: Federation) -> Figure:
+    """Draw the examples and classes per client, each from the client with most to the least."""
     panels = 2 if federation.classes else 1
     with plt.rc_context(STYLE):
         figure, grid = plt.subplots(1, panels, figsize=(4.2 * panels, 3.2), squeeze=False)
         axes = list(grid[0])
         order = np.argsort(-federation.sizes, kind="stable")
-        _steps(axes[0], federation.sizes[order], BLUE, "training")
-        _steps(axes[0], federation.test_sizes[order], RED, "test")
+        _draw_steps(axes[0], federation.sizes[order], BLUE, "training")
+        _draw_steps(axes[0], federation.test_sizes[order], RED, "test")
         axes[0].set_ylabel("samples")
         axes[0].legend()
         if federation.classes:
-            _steps(axes[1], -np.sort(-federation.classes_per_client), BLUE, "")
+            _draw_steps(axes[1], -np.sort(-federation.classes_per_client), BLUE, "")
             axes[1].axhline(federation.classes, color=GREY, ls="--", lw=1)
             axes[1].set_ylabel(f"classes (of {federation.classes})")
         for panel in axes:
@@ -35,6 +35,6 @@ def picture(federation: Federation) -> Figure:
     return figure
 
 
-def _steps(axes: Axes, values: NDArray[np.int64], color: str, label: str) -> None:
+def _draw_steps(axes: Axes, values: NDArray[np.int64], color: str, label: str) -> None:
     edges = np.arange(len(values) + 1)
     axes.stairs(values, edges, fill=True, color=color, alpha=0.75, label=label)
