@@ -36,6 +36,8 @@ PIPELINES = [
     "arc | geometric_median",
     "arc | bulyan",
     "nnm | nnm | median",
+    "arc | nnm | nnm | median",
+    "arc | nnm | arc | trimmed_mean",
     "clip(limit=2.0) | krum",
     "clip_step(factor=1.5) | nnm | trimmed_mean",
     "arc | nnm | centered_clipping",

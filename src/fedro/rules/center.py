@@ -31,7 +31,7 @@ def geometric_median(rows: Rows, *, tolerance: float = 1e-10) -> Any:
         tolerance: The iteration stops when the gradient is shorter than this.
 
     Example:
-        >>> geometric_median(b=1)(np.array([[1.0], [2.0], [1e9]]))
+        >>> geometric_median(b=1)(np.array([[1.0], [2.0], [99.0]]))
         array([2.])
     """
     sq, sizes = rows.sq, rows.mean_of(np.arange(rows.n))

@@ -356,18 +356,21 @@ class AffineRows:
     def scaled(self, factors: Floats) -> "AffineRows":
         """Return each row times its factor."""
         affine = factors[:, None] * (np.eye(self.n) if self.affine is None else self.affine)
-        simple = self.simple and self.lists is None
-        scale = factors if self.scale is None else factors * self.scale
-        return replace(self, affine=affine, scale=scale if simple else None, simple=simple)
+        if not self.simple or self.lists is not None:
+            return replace(self, affine=affine, scale=None, lists=None, simple=False)
+        return replace(
+            self, affine=affine, scale=factors * (1 if self.scale is None else self.scale)
+        )
 
     def averaged(self, lists: Sequence[NDArray[np.intp]]) -> "AffineRows":
         """Return new rows: row i is the mean of the rows at the positions lists[i]."""
         share = np.zeros((len(lists), self.n))
         for row, part in zip(share, lists, strict=True):
             row[part] = 1.0 / len(part)
-        simple = self.simple and self.lists is None
         affine = share if self.affine is None else share @ self.affine
-        return replace(self, affine=affine, lists=lists if simple else None, simple=simple)
+        if not self.simple or self.lists is not None:
+            return replace(self, affine=affine, scale=None, lists=None, simple=False)
+        return replace(self, affine=affine, lists=lists)
 
     def mean_of(self, selected: NDArray[Any]) -> Floats:
         """Return the weights of the mean of some rows: by size, where the caller gave sizes."""

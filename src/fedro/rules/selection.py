@@ -145,7 +145,7 @@ def bulyan(rows: Rows) -> Any:
     The second step works on each coordinate by itself and averages these values.
 
     Example:
-        >>> bulyan(b=1)(np.array([[1.0], [1.0], [2.0], [2.0], [2.0], [3.0], [1e9]]))
+        >>> bulyan(b=1)(np.array([[1.0], [2.0], [2.0], [2.0], [2.0], [3.0], [99.0]]))
         array([2.])
     """
     left, picks = np.arange(rows.n), []

@@ -41,7 +41,7 @@ def caf(rows: Rows) -> Any:
     its copies. Over all rows, as published, a far row without weight makes the steps unbounded.
 
     Example:
-        >>> caf(b=1)(np.array([[1.0], [2.0], [3.0], [1e5]]))
+        >>> caf(b=1)(np.array([[2.0], [2.0], [2.0], [1e5]]))
         array([2.])
     """
     left, least = np.ones(rows.n), np.inf
