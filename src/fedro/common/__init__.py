@@ -1,1 +1,1 @@
-"""Helpers that every room uses: registries, random streams, checks, text, files, figures."""
+"""Helpers for the whole package: registries, random streams, checks, text, files, figures."""

@@ -1,4 +1,4 @@
-"""Arguments as they should be, or an error that says what was given and what is allowed."""
+"""Check arguments; errors say what was given and what is allowed."""
 
 import math
 import operator
@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 
 def count(name: str, value: object, low: int, high: int | None = None, of: str = "") -> int:
-    """The value as a whole number, or an error that says what was given and what is allowed."""
+    """Return the value as an int.
+
+    Args:
+        name: What the error message calls the value.
+        value: The value; bools are refused.
+        low: The least allowed value.
+        high: The largest allowed value, if there is one.
+        of: What `high` is, for the message.
+
+    Raises:
+        ValueError: The value is not a whole number from `low` to `high`.
+    """
     allowed = f"at least {low}" if high is None else f"from {low} to {high}" + f" ({of})" * bool(of)
     try:
         if isinstance(value, bool):
@@ -20,7 +31,17 @@ def count(name: str, value: object, low: int, high: int | None = None, of: str =
 
 
 def number(name: str, value: object, wanted: str, allowed: Callable[[float], bool]) -> float:
-    """The value as a float that is allowed, or an error that says what is wanted."""
+    """Return the value as a float.
+
+    Args:
+        name: What the error message calls the value.
+        value: The value; bools and strings are refused.
+        wanted: What is allowed, for the message.
+        allowed: Decides whether a finite number is allowed.
+
+    Raises:
+        ValueError: The value is not a finite number, or not allowed.
+    """
     try:
         if isinstance(value, (bool, str)):
             raise TypeError

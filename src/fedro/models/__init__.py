@@ -1,4 +1,4 @@
-"""Networks, and a module as one flat vector."""
+"""Built-in networks, your own by name, and `FlatModel`: a module as one flat vector."""
 
 from fedro.models.flat import FlatModel
 from fedro.models.networks import MODELS, build, register, seeded_module

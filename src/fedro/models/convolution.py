@@ -1,10 +1,10 @@
-"""Convolutions for training on the CPU, with fewer multiplications and the same accuracy.
+"""A convolution for training on the CPU with fewer multiplications and the same accuracy.
 
-Toom-Cook convolution (Winograd's is one) is bilinear: y = C[(A·x) ⊙ (B·w)]. A tile of n×n inputs
-and an r×r kernel are evaluated at n² points each, multiplied there (the products over channels are
-matrix products), and m×m outputs, n = m + r − 1, are read off. A 5×5 kernel takes 78 products where
-the direct way takes 400. The points decide the accuracy: with roots of unity among them it is that
-of the direct way.
+Toom-Cook convolution (Winograd's is a case of it) is bilinear: y = C[(A·x) ⊙ (B·w)]. It evaluates
+a tile of n×n inputs and an r×r kernel at n² points each, multiplies them there (products over
+channels are matrix products), and interpolates m×m outputs, n = m + r − 1. A 5×5 kernel takes 78
+products where the direct way takes 400. The points decide the accuracy: with roots of unity among
+them it equals that of the direct way.
 """
 
 from functools import lru_cache
@@ -20,11 +20,11 @@ INFINITY = None
 POINTS = (0, INFINITY, 1, -1, 1j, -1j, 2, -0.5)
 CONJUGATE = (0, 1, 2, 3, 5, 4, 6, 7)  # the position of each point's conjugate
 TILE = 4  # m
-LEAST = 64  # channels on either side: with fewer, the direct way is as fast
+MIN_CHANNELS = 64  # of inputs and outputs: with fewer, the direct way is as fast
 
 
 class Matrices(NamedTuple):
-    """The constants for tiles of one size."""
+    """The matrices A, B and C for tiles of one size."""
 
     inputs: Tensor  # A (products, n²)
     kernel: Tensor  # B (products, r²)
@@ -33,7 +33,7 @@ class Matrices(NamedTuple):
 
 @lru_cache
 def matrices(tile: int, kernel: int) -> Matrices:
-    """A, B and C for m×m outputs of an r×r kernel."""
+    """Compute A, B and C for m×m outputs of an r×r kernel."""
     size = tile + kernel - 1
 
     def powers(count: int) -> NDArray[np.complex128]:
@@ -60,11 +60,11 @@ def matrices(tile: int, kernel: int) -> Matrices:
 
 
 class ToomCook(torch.autograd.Function):
-    """x (N, c, H, W), w (o, c, r, r) → y (N, o, H−r+1, W−r+1), a whole number of tiles."""
+    """Convolve x (N, c, H, W) with w (o, c, r, r); the output must be a whole number of tiles."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor) -> Tensor:
-        """Transform, multiply over channels, transform back; channels-last outside."""
+        """Transform to points, multiply over channels, and interpolate; y is channels-last."""
         (batch, c, height, width), (o, _, r, _) = x.shape, w.shape
         constants, n = matrices(TILE, r), TILE + r - 1
         products = len(constants.inputs)
@@ -83,7 +83,7 @@ class ToomCook(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, Tensor]:
-        """The transposes of the same matrices, in reverse."""
+        """Apply the transposed matrices in reverse order."""
         (g,) = gradients
         points, kernel = ctx.saved_tensors
         batch, c, height, width, o, r, tall, wide = ctx.sizes
@@ -106,10 +106,13 @@ class ToomCook(torch.autograd.Function):
 
 
 class Conv2d(nn.Conv2d):
-    """`nn.Conv2d`, faster on the CPU for many channels: same parameters, same values to 1e-6."""
+    """A drop-in for `nn.Conv2d` that is faster on the CPU for many channels.
+
+    It has the same parameters, and the same values to a relative error of 1e-6.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        """The convolution, by whichever way is faster."""
+        """Convolve in whichever way is faster."""
         if not self._is_plain(x):
             return super().forward(x)
         if not self._is_worth_it() or min(x.shape[2:]) < self.kernel_size[0]:
@@ -125,22 +128,22 @@ class Conv2d(nn.Conv2d):
         return y if self.bias is None else y + self.bias[:, None, None]
 
     def _is_plain(self, x: Tensor) -> bool:
-        """Float32 on the CPU, and nothing unusual."""
+        """Whether this is float32 on the CPU with usual stride, dilation, groups and padding."""
         usual = (self.stride, self.dilation, self.groups) == ((1, 1), (1, 1), 1)
         zeros = self.padding_mode == "zeros" and not isinstance(self.padding, str)
         full = x.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
         return usual and zeros and full and x.device.type == "cpu" and x.dim() == 4
 
     def _is_worth_it(self) -> bool:
-        many = min(self.in_channels, self.out_channels) >= LEAST
+        many = min(self.in_channels, self.out_channels) >= MIN_CHANNELS
         square = len({*self.kernel_size}) == len({*self.padding}) == 1
         return many and square and self.kernel_size[0] in (3, 5)
 
 
 def channels_last(weight: Tensor) -> Tensor:
-    """A weight with strides that oneDNN takes for channels-last also where there is one channel.
+    """Give a weight strides that oneDNN recognizes as channels-last, even with one channel.
 
-    Its backward pass takes five times as long for the strides of a contiguous weight.
+    With the strides of a contiguous weight oneDNN's backward pass takes five times as long.
     """
     o, c, r, s = weight.shape
     return weight.permute(0, 2, 3, 1).reshape(-1).view(o, r, s, c).permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""A module as one flat vector: what clients change and the server aggregates.
+"""`FlatModel`: a module as one flat vector, which clients train and the server aggregates.
 
 >>> from fedro.models import build
 >>> model = FlatModel(build("logistic", (1, 8, 8), 10))
@@ -14,15 +14,28 @@ from torch.nn.parameter import is_lazy
 
 
 class FlatModel:
-    """A module whose trainable parameters, then floating-point buffers, are one vector (width,).
+    """A module whose trainable parameters, then floating-point buffers, are one vector.
 
-    Writing to `vector` changes the module, training the module changes `vector`. Frozen parameters
-    and integer buffers stay out; `load` sets them back, should training have changed them.
+    The vector and the module share memory: writing to `vector` changes the module, and training
+    the module changes `vector`. Frozen parameters and integer buffers are not part of the vector;
+    `load` resets them to their first values in case training changed them.
+
+    Attributes:
+        module: The module.
+        vector: All values (width,): first the trainable parameters, then the statistics.
+        width: The length of the vector.
+        trained: The number of trainable parameters.
+        parameters: The trainable parameters, for an optimizer.
+        variances: Where in the vector the running variances of BatchNorm are.
+
+    Raises:
+        ValueError: The module has lazy layers, no trainable parameter, or values that are not
+            float32.
     """
 
     def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
-        if any(is_lazy(part) for part in (*module.parameters(), *module.buffers())):
-            raise ValueError("the model has lazy layers: call it on an example before it is used")
+        if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+            raise ValueError("the model has lazy layers: call it on an example before you use it")
         self.module = module.to(device)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
@@ -38,40 +51,40 @@ class FlatModel:
         start = 0
         names = [""] * len(self.parameters) + list(buffers)
         for name, tensor, size in zip(names, self._tensors(buffers), sizes, strict=True):
-            part = slice(start, start + size)
-            view = self.vector[part].view(tensor.shape)
+            place = slice(start, start + size)
+            view = self.vector[place].view(tensor.shape)
             view.copy_(tensor.detach())
             tensor.data = view
             if name.rpartition(".")[2] == "running_var":
-                self.variances.append(part)
+                self.variances.append(place)
             start += size
-        mine = {id(tensor) for tensor in self._tensors(buffers)}
-        rest = [t for t in (*module.parameters(), *module.buffers()) if id(t) not in mine]
+        in_vector = {id(tensor) for tensor in self._tensors(buffers)}
+        rest = [t for t in (*module.parameters(), *module.buffers()) if id(t) not in in_vector]
         self._rest = [(tensor.data, tensor.detach().clone()) for tensor in rest]
 
     def load(self, vector: Tensor) -> None:
-        """Make the module that of this vector, and nothing that training left behind."""
+        """Copy a vector into the module, and reset everything that is not part of the vector."""
         self.vector.copy_(vector)
-        for tensor, kept in self._rest:
-            tensor.copy_(kept)
+        for tensor, original in self._rest:
+            tensor.copy_(original)
 
     @property
     def changed(self) -> bool:
-        """Whether training has changed something that is not in the vector."""
-        return not all(torch.equal(tensor, kept) for tensor, kept in self._rest)
+        """Whether training has changed something that is not part of the vector."""
+        return not all(torch.equal(tensor, original) for tensor, original in self._rest)
 
     def _tensors(self, buffers: dict[str, Tensor]) -> Iterator[Tensor]:
         yield from self.parameters
         yield from buffers.values()
 
     def tensors(self, vector: Tensor) -> dict[str, Tensor]:
-        """The module's whole state with these weights, by name, as copies."""
+        """Return the state of the module with the values of this vector, as copies, by name."""
         self.load(vector)
         return {key: value.detach().clone() for key, value in self.module.state_dict().items()}
 
     @property
     def batchable(self) -> bool:
-        """Whether many clients can be computed at once: no state and no dice inside."""
-        dice = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
-        inside = any(isinstance(part, dice) for part in self.module.modules())
-        return not inside and self.trained == self.width
+        """Whether many clients can be computed at once: no statistics and no dropout."""
+        unsuited = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+        has_unsuited = any(isinstance(layer, unsuited) for layer in self.module.modules())
+        return not has_unsuited and self.trained == self.width

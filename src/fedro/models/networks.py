@@ -1,4 +1,4 @@
-"""The built-in networks, by name, and how a network of your own is built."""
+"""The built-in networks by name, and `build`, which also builds networks of your own."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ MODELS: Table[Callable[..., nn.Module]] = Table("model")
 
 
 def register(function: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-    """Put a function (shape, classes, *, options) -> module into the table under its name."""
+    """Put a function (shape, classes, *, options) -> module into the table under its own name."""
     MODELS[function.__name__] = function
     return function
 
@@ -31,7 +31,7 @@ def logistic(shape: Shape, classes: int) -> nn.Module:
 
 @register
 def mlp(shape: Shape, classes: int, *, hidden: int = 64, normalize: bool = False) -> nn.Module:
-    """One hidden layer; with normalize, each example first gets mean 0 and deviation 1."""
+    """One hidden layer; with normalize, each example is first scaled to mean 0 and variance 1."""
     hidden, inputs = count("hidden", hidden, 1), math.prod(shape)
     start = [nn.LayerNorm(inputs, elementwise_affine=False)] if normalize else []
     layers = (nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
@@ -96,24 +96,24 @@ def cifar_cnn(shape: Shape, classes: int, *, dropout: float = 0.25) -> nn.Module
 
 @register
 def point(shape: Shape, classes: int) -> nn.Module:
-    """A point w, given back for every example: the model of the synthetic problem."""
+    """A point w, returned for every example: the model of the synthetic problem."""
     return Point(shape)
 
 
 class Point(nn.Module):
-    """w, whatever the input."""
+    """A module that returns its parameter w for every input."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.w = nn.Parameter(torch.zeros(shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        """w for each example."""
+        """Return w for each example."""
         return self.w.expand(x.shape[0], *self.w.shape)
 
 
 def _rectified_pool() -> list[nn.Module]:
-    """ReLU and 2×2 pooling; in this order they are the same function and a quarter of the work."""
+    """ReLU and 2×2 pooling; pooling first gives the same values with a quarter of the work."""
     return [nn.MaxPool2d(2), nn.ReLU()]
 
 
@@ -127,9 +127,22 @@ def _image(name: str, shape: Shape, at_least: int) -> tuple[int, int, int]:
 
 
 def build(text: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
-    """The module that ``"mlp(hidden=32)"`` or ``"my_module:Net"`` names, initialized from a seed.
+    """Build the module that a text names, with weights initialized from a seed.
 
-    Your own may take `shape` and `classes`, or neither.
+    Args:
+        text: A built-in network such as ``"mlp(hidden=32)"``, or a class or function of your own
+            such as ``"my_module:Net(width=8)"``, which may take `shape` and `classes`.
+        shape: The shape of one example.
+        classes: The number of classes; 0 for regression.
+        seed: Decides the initial weights.
+
+    Raises:
+        ValueError: The name or an option is unknown, the network does not take such examples, or
+            the function returned something else than a module.
+
+    Example:
+        >>> sum(p.numel() for p in build("mlp(hidden=32)", (1, 8, 8), 10).parameters())
+        2410
     """
     name, options = parse_stage("model", text)
     make: Callable[..., Any] = load(name) if ":" in name else MODELS[name]
@@ -143,7 +156,7 @@ def build(text: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
 
 
 def seeded_module(make: Callable[[], Any], name: str, seed: int) -> nn.Module:
-    """A module made with dice of its own."""
+    """Call `make` with torch's random numbers set from the seed, and check that it is a module."""
     with seeded(derived(seed, "model")):
         module = make()
     if not isinstance(module, nn.Module):
