@@ -42,6 +42,7 @@ FENCE = re.compile(
     r"(?P<body>.*?)^(?P=indent)(?P=ticks) *$",
     flags=re.DOTALL | re.MULTILINE,
 )
+GENERATED = re.compile(r"<!-- generated: \w+ -->.*?<!-- end generated -->", flags=re.DOTALL)
 TITLE = re.compile(r'title="([^"]+)"')
 STATED = re.compile(r"^(?:print\(.*|\))  # (-?\d[^:,;\n]*)", flags=re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,.]*(?:e[-+]?\d+)?")
@@ -66,7 +67,11 @@ class Block:
 
 
 def blocks_of(text: str, page: str) -> list[Block]:
-    """All blocks of a page; outputs belong to the blocks that print them."""
+    """All blocks of a page; outputs belong to the blocks that print them.
+
+    Generated parts are left out: their examples are tested where the docstrings are.
+    """
+    text = GENERATED.sub(lambda part: "\n" * part[0].count("\n"), text)
     blocks: list[Block] = []
     for found in FENCE.finditer(text):
         line = text.count("\n", 0, found.start("ticks")) + 1
