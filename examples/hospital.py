@@ -1,9 +1,10 @@
-"""A small federation: eight hospitals, everyone takes part in each round, one may be bad.
+"""Eight hospitals that all take part in every round; one of them may be Byzantine.
 
     python examples/hospital.py
 
-Where everyone is sampled nothing is left to chance: b̂ is b, in every round. The data are real
-(569 tumors, 30 measurements each), dealt to hospitals with uneven shares of the classes.
+If every client is sampled in every round, nothing is left to chance: the server tolerates exactly
+as many Byzantine clients as there are. The data is real (569 tumors, 30 measurements each); the
+hospitals have uneven shares of the two classes.
 """
 
 import numpy as np
@@ -14,33 +15,33 @@ from torch import nn
 import fedro
 from fedro.data import from_clients
 
-HOSPITALS, BAD, ROUNDS = 8, 1, 30
+HOSPITALS, BYZANTINE, ROUNDS = 8, 1, 30
 
 
 def hospitals(seed: int = 0):
-    """For each hospital (x_train, y_train, x_test, y_test)."""
+    """Yield (x_train, y_train, x_test, y_test) for each hospital."""
     x, y = load_breast_cancer(return_X_y=True)
     x = (x - x.mean(axis=0)) / x.std(axis=0)
-    dice = np.random.default_rng(seed)
-    shares = dice.dirichlet(np.full(HOSPITALS, 2.0), size=2)  # of each class
-    home = np.array([dice.choice(HOSPITALS, p=shares[label]) for label in y])
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(HOSPITALS, 2.0), size=2)  # of each class
+    hospital_of = np.array([rng.choice(HOSPITALS, p=shares[label]) for label in y])
     for hospital in range(HOSPITALS):
-        mine = torch.from_numpy(dice.permutation(np.flatnonzero(home == hospital)))
-        own_x, own_y = torch.tensor(x, dtype=torch.float32)[mine], torch.tensor(y)[mine]
-        cut = max(1, 3 * len(mine) // 4)
+        rows = torch.from_numpy(rng.permutation(np.flatnonzero(hospital_of == hospital)))
+        own_x, own_y = torch.tensor(x, dtype=torch.float32)[rows], torch.tensor(y)[rows]
+        cut = max(1, 3 * len(rows) // 4)
         yield own_x[:cut], own_y[:cut], own_x[cut:], own_y[cut:]
 
 
-plan = fedro.plan(clients=HOSPITALS, byzantine=BAD, rounds=ROUNDS, sampled=HOSPITALS)
+plan = fedro.plan(clients=HOSPITALS, byzantine=BYZANTINE, rounds=ROUNDS, sampled=HOSPITALS)
 print(f"sample {plan.sampled}, tolerate {plan.tolerated}: safe with {plan.confidence_achieved:.0%}")
-print(f"κ = {plan.kappa:.3f}; should two be bad after all: {plan.if_more(2).confidence:.0%}")
+print(f"κ = {plan.kappa:.3f}; if two were Byzantine after all: {plan.if_more(2).confidence:.0%}")
 
 federation = from_clients(hospitals())
 print(federation.summary())
 for attack in ("none", "sign_flip", "foe(tau=20.0)"):
     for rule in ("mean", "trimmed_mean"):
         experiment = fedro.Experiment(
-            byzantine=BAD,
+            byzantine=BYZANTINE,
             sampled=plan.sampled,
             tolerated=plan.tolerated,
             rule=rule,
@@ -48,5 +49,5 @@ for attack in ("none", "sign_flip", "foe(tau=20.0)"):
             rounds=ROUNDS,
             client_lr=0.05,
         )
-        *_, done = fedro.run(experiment, federation=federation, model=nn.Linear(30, 2))
-        print(f"{attack:14} {rule:14} {done.final.accuracy:.1%} right")
+        *_, last = fedro.run(experiment, federation=federation, model=nn.Linear(30, 2))
+        print(f"{attack:14} {rule:14} {last.final.accuracy:.1%} correct")

@@ -1,9 +1,9 @@
-"""Your own model and data, trained under attack, and saved.
+"""Train your own model on your own data under attack, and save it.
 
     python examples/own_model.py
 
-Both exist only in this script, so they are given as objects. From a configuration they would be
-`dataset = "own_model:sensors"` and `model = "own_model:Net"`.
+Model and data exist only in this script, so they are passed as objects. A configuration would name
+them as `dataset = "own_model:sensors"` and `model = "own_model:Net"`.
 """
 
 import torch
@@ -14,14 +14,14 @@ import fedro
 
 
 def sensors(clients: int = 30, seed: int = 0):
-    """For each client (x_train, y_train, x_test, y_test): waves, and what form they have."""
-    dice = torch.Generator().manual_seed(seed)
+    """Yield (x_train, y_train, x_test, y_test) for each client: waves and their kind."""
+    rng = torch.Generator().manual_seed(seed)
     time = torch.linspace(0, 1, 64)
     for client in range(clients):
-        y = torch.randint(3, (80,), generator=dice)
-        phase = torch.rand(80, 1, generator=dice) + time * (2 + client % 3)  # own frequency
-        forms = [(2 * torch.pi * phase).sin(), 2 * (phase % 1) - 1, (phase % 1 < 0.5) * 2.0 - 1]
-        x = torch.stack(forms)[y, torch.arange(80)] + 0.5 * torch.randn(80, 64, generator=dice)
+        y = torch.randint(3, (80,), generator=rng)
+        phase = torch.rand(80, 1, generator=rng) + time * (2 + client % 3)  # own frequency
+        shapes = [(2 * torch.pi * phase).sin(), 2 * (phase % 1) - 1, (phase % 1 < 0.5) * 2.0 - 1]
+        x = torch.stack(shapes)[y, torch.arange(80)] + 0.5 * torch.randn(80, 64, generator=rng)
         yield x[:60, None], y[:60], x[60:, None], y[60:]
 
 
@@ -39,7 +39,7 @@ class Net(nn.Sequential):
 
 
 def main() -> None:
-    """Train with four bad clients of thirty."""
+    """Train with four Byzantine clients of thirty."""
     from fedro.data import from_clients
 
     experiment = fedro.Experiment(byzantine=4, attack="optimal_foe", rounds=25, client_lr=0.3)
@@ -47,9 +47,9 @@ def main() -> None:
         setup = fedro.prepare(
             experiment.replace(rule=rule), federation=from_clients(sensors()), model=Net()
         )
-        *_, done = fedro.run(setup)
-        print(f"{rule:20} {done.final.accuracy:.1%}, worst-off clients {done.final.worst:.1%}")
-    module = setup.module(done.state)  # the trained Net
+        *_, last = fedro.run(setup)
+        print(f"{rule:20} {last.final.accuracy:.1%}, worst clients {last.final.worst:.1%}")
+    module = setup.module(last.state)  # the trained Net
     save_file(module.state_dict(), "own_model.safetensors")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedro.common.registry import check_options
+from fedro.common.options import Options
 from fedro.data import PARTITIONS, Federation, from_clients
 from fedro.data.federation import ExampleRows
 from fedro.data.partitions import _assign_by_shares, split_train_test
@@ -50,7 +50,7 @@ def test_every_sample_is_dealt_exactly_once(
 ) -> None:
     options = {"dirichlet": {"alpha": scale}, "shards": {"per_client": 1 + int(scale) % 3}}
     given_options = options.get(text, {})
-    check_options(text, PARTITIONS[text], given_options)
+    Options(text, PARTITIONS[text]).check(given_options)
     try:
         result = PARTITIONS[text](federation, clients, seed, **given_options)
     except ValueError as error:

@@ -2,6 +2,7 @@
 
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,17 @@ def test_own_function(module: types.ModuleType) -> None:
     assert seen == {"size": 3, "clients": 2, "seed": 0}
     with pytest.raises(ValueError, match="unknown option of my_clients:make 'sise': did you mean"):
         make_federation("my_clients:make(sise=5)")
+
+
+def test_own_generator(module: types.ModuleType) -> None:
+    def make(clients: int) -> Iterator[tuple[Any, ...]]:
+        for client in range(clients):
+            yield np.full((3, 2), client, np.float32), [0, 1, 1], None, None
+
+    module.make = make  # type: ignore[attr-defined]
+    federation = make_federation("my_clients:make", clients=4)
+    assert (federation.clients, federation.classes) == (4, 2)
+    assert float(federation.train(3).x[0, 0]) == 3
 
 
 def test_own_function_that_gives_a_federation(module: types.ModuleType) -> None:

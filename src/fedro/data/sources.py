@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedro.common.checks import count
-from fedro.common.registry import Stage, Table, check_options, options_of, parse_stage
+from fedro.common.options import Options
+from fedro.common.registry import Table
+from fedro.common.stages import Stage, parse_stage
 from fedro.data.federation import Federation
 from fedro.data.partitions import PARTITIONS
 from fedro.data.user_data import call_user_function
@@ -35,9 +37,9 @@ class Source:
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
     @property
-    def options(self) -> dict[str, inspect.Parameter]:
+    def options(self) -> Options:
         """The options, by name."""
-        return options_of(self.function)
+        return Options(self.name, self.function)
 
 
 SOURCES: Table[Source] = Table("data source")
@@ -102,7 +104,7 @@ def make_federation(
 
 def _parse_partition(text: str) -> Stage:
     stage = parse_stage("partition", text)
-    check_options(stage.name, PARTITIONS[stage.name], stage.options)
+    Options(stage.name, PARTITIONS[stage.name]).check(stage.options)
     return stage
 
 
@@ -111,5 +113,5 @@ def _call_source(stage: Stage, clients: int | None, seed: int) -> Federation:
     if ":" in stage.name:
         return call_user_function(stage.name, given, clients, seed)
     source = SOURCES[stage.name]
-    check_options(source.name, source.function, given)
+    source.options.check(given)
     return source.function(clients, seed, **given)

@@ -1,11 +1,12 @@
 """Make a federation of the user's arrays, or of what a function of the user's returns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from fedro.common.registry import arguments_for, load
+from fedro.common.options import arguments_for
+from fedro.common.stages import load
 from fedro.data import validation
 from fedro.data.federation import ExampleRows, Federation, Scaling
 
@@ -108,7 +109,7 @@ def call_user_function(
     if isinstance(result, Federation):
         _check_user_federation(result, text)
         return result
-    if isinstance(result, (list, tuple)):
+    if isinstance(result, (list, tuple, Iterator)):
         return from_clients(result, name=text)
     raise ValueError(f"{text} gave {type(result).__name__}; need {WANTED}")
 
