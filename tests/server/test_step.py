@@ -9,8 +9,7 @@ from torch import nn
 
 from fedro.models import FlatModel
 from fedro.rules import parse_rule
-from fedro.server import State, sample, screen, starts_from_last, step
-from fedro.server.scores import aggregation_error, score_examples
+from fedro.server import Round, State, aggregate, rule_seed, sample, screen, starts_from_last, step
 
 
 def test_samples_are_uniform_and_independent():
@@ -62,7 +61,7 @@ def test_missing_replies_lower_the_number_received_and_not_the_tolerance():
     two = one_step(updates, [0, 3])
     assert two.aggregate is None
     assert torch.equal(two.model, torch.ones(4))
-    assert two.void == "2 usable replies, and 2·1 may be bad"
+    assert two.void == "2 usable replies, but tolerating 1 needs at least 3"
     assert one_step(updates, []).void is not None
 
 
@@ -84,44 +83,6 @@ def test_statistics_are_trimmed_by_themselves_and_variances_stay_above_zero():
     assert averaged.model[4].item() > 1e8
 
 
-def test_state_goes_into_tensors_and_back():
-    full = State(3, torch.rand(4), torch.rand(4), {"z": torch.rand(2)}, torch.rand(4))
-    for state in (full, State(0, torch.rand(2))):
-        again = State.from_tensors(state.round, state.tensors())
-        assert again.tensors().keys() == state.tensors().keys()
-        assert all(torch.equal(v, again.tensors()[k]) for k, v in state.tensors().items())
-
-
-def test_the_error_is_the_definition():
-    updates = torch.randn(7, 50, dtype=torch.float64).float()
-    honest = np.array([0, 2, 3, 6])
-    aggregate = updates.mean(0)
-    rows = updates[honest].double()
-    found = aggregation_error(updates, honest, aggregate)
-    assert found.squared == pytest.approx(float((aggregate - rows.mean(0)).square().sum()), 1e-5)
-    assert found.variance == pytest.approx(
-        float((rows - rows.mean(0)).square().sum(1).mean()), 1e-5
-    )
-    assert found.kappa == pytest.approx(found.squared / found.variance)
-    same = torch.ones(3, 4)
-    assert aggregation_error(same, np.arange(3), same[0]).kappa == 0
-    assert aggregation_error(same, np.arange(3), 2 * same[0]).kappa is None
-
-
-def test_scores_show_the_clients_that_fare_worst():
-    owners = np.repeat(np.arange(20), 4)
-    right = np.ones(80, dtype=bool)
-    right[:4] = False  # client 0: all wrong
-    right[4:6] = False  # client 1: half wrong
-    found = score_examples(np.ones(80), right, owners)
-    assert found.accuracy == 74 / 80
-    assert found.clients == pytest.approx((18 + 0.5) / 20)
-    assert found.worst == 0.25  # the worst two of twenty
-    assert score_examples(np.array([1.0, np.inf]), None, np.array([0, 0])).accuracy is None
-    uneven = score_examples(np.ones(3), np.array([True, False, False]), np.array([0, 2, 2]))
-    assert (uneven.accuracy, uneven.clients) == (1 / 3, 0.5)
-
-
 def test_a_step_needs_no_module_only_a_layout():
     class Places:
         trained, width, variances = 1, 2, [slice(1, 2)]
@@ -133,3 +94,55 @@ def test_a_step_needs_no_module_only_a_layout():
 def test_rules_that_start_from_their_last_output():
     assert starts_from_last(parse_rule("centered_clipping"))
     assert not starts_from_last(parse_rule("nnm | trimmed_mean"))
+
+
+def one_round(model, updates, rule="trimmed_mean", **options):
+    """A round in which all rows are usable; its record, and the aggregate."""
+    state = State(4, model, previous=options.pop("previous", None))
+    round_ = Round(4, 0.1, np.arange(len(updates)), None, state)
+    given = {"tolerated": 1, "server_lr": 1.0, "layout": FlatModel(nn.Linear(1, 1)), "seed": 7}
+    aggregated = aggregate(
+        round_, updates, np.arange(len(updates)), parse_rule(rule), **given, **options
+    )
+    return round_, aggregated
+
+
+def test_a_round_records_its_step():
+    updates = torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 9.0]])
+    round_, aggregated = one_round(torch.ones(2), updates)
+    assert aggregated.tolist() == [2.0, 3.0]
+    assert round_.state.model.tolist() == [3.0, 4.0]
+    assert (round_.void, round_.state.previous) == (None, None)
+    assert round_.kappa_proved == parse_rule("trimmed_mean").kappa(3, 1)
+
+
+def test_a_void_round_leaves_the_state_as_it_was():
+    model = torch.ones(2)
+    round_, aggregated = one_round(model, torch.zeros(2, 2))
+    assert aggregated is None
+    assert round_.state.model is model
+    assert "2 usable replies" in round_.void
+    assert round_.kappa_proved is None
+
+
+def test_a_step_that_overflows_makes_the_round_void_on_demand():
+    model, updates = torch.full((2,), 3e38), torch.full((3, 2), 3e38)
+    round_, _ = one_round(model, updates, require_finite=True)
+    assert round_.void == "the new model would hold NaN or Inf"
+    assert round_.state.model is model
+    assert one_round(model, updates)[0].void is None
+
+
+def test_a_rule_that_starts_from_its_last_output_is_given_it():
+    updates = torch.tensor([[1.0, 0.0], [1.0, 2.0], [1.0, 4.0]])
+    rule = "centered_clipping(tau=0.5)"
+    near, _ = one_round(torch.zeros(2), updates, rule, previous=torch.tensor([1.0, 2.0]))
+    far, aggregated = one_round(torch.zeros(2), updates, rule, previous=torch.tensor([90.0, 2.0]))
+    assert near.state.model[0] == pytest.approx(1.0)
+    assert far.state.model[0] > 50
+    assert torch.equal(far.state.previous, aggregated)
+
+
+def test_each_round_has_its_own_seed_for_the_rule():
+    assert rule_seed(7, 4) == rule_seed(7, 4)
+    assert len({rule_seed(7, 4), rule_seed(7, 5), rule_seed(8, 4)}) == 3

@@ -13,14 +13,19 @@ Ids = NDArray[np.int64]
 
 
 class AggregationError(NamedTuple):
-    """How far the aggregate is from the honest mean, beside the honest clients' own variance."""
+    """How far an aggregate A is from the mean w̄ of the honest updates w_i.
 
-    squared: float  # ‖A − w̄‖²
-    variance: float  # mean of ‖w_i − w̄‖²
+    Attributes:
+        squared: ‖A − w̄‖².
+        variance: The mean of ‖w_i − w̄‖².
+    """
+
+    squared: float
+    variance: float
 
     @property
     def kappa(self) -> float | None:
-        """The ratio of the two; a proved κ is an upper bound on it."""
+        """squared / variance, on which a proved κ is an upper bound. None if it is infinite."""
         if self.variance > 0:
             return self.squared / self.variance
         return 0.0 if self.squared == 0 else None
@@ -36,19 +41,42 @@ def aggregation_error(updates: Tensor, honest: Ids, aggregate: Tensor) -> Aggreg
 
 
 class Score(NamedTuple):
-    """An evaluation on the honest clients' test data."""
+    """The result of evaluating a model on the honest clients' test data.
+
+    The accuracies are None for a model that is no classifier, and where they are not known.
+
+    Attributes:
+        loss: The mean loss over all examples; NaN if it is not finite.
+        accuracy: The accuracy over all examples.
+        clients: The mean over the clients of each client's accuracy.
+        worst: The mean accuracy of the tenth of the clients with the lowest accuracy.
+        backdoor: The share of triggered examples that get the attacker's label, if there is one.
+
+    Example:
+        >>> Score(loss=0.3, accuracy=0.9, clients=0.88, worst=0.7).worst
+        0.7
+    """
 
     loss: float
-    accuracy: float | None  # over all examples
-    clients: float | None  # mean over the clients of each client's accuracy
-    worst: float | None  # mean accuracy of the tenth of the clients with the lowest accuracy
-    backdoor: float | None = None  # share of triggered examples that get the attacker's label
+    accuracy: float | None
+    clients: float | None
+    worst: float | None
+    backdoor: float | None = None
 
 
 def score_examples(
     losses: NDArray[np.float64], correct: NDArray[np.bool_] | None, owners: Ids
 ) -> Score:
-    """Score a model from each test example's loss, whether it is correct, and its owner."""
+    """Score a model.
+
+    Args:
+        losses: The loss of each test example.
+        correct: Whether the model classifies each example correctly; None if it is no classifier.
+        owners: The client that owns each example.
+
+    Returns:
+        The score, without `backdoor`.
+    """
     loss = float(losses.mean()) if np.isfinite(losses).all() else float("nan")
     if correct is None:
         return Score(loss, None, None, None)

@@ -1,4 +1,4 @@
-"""What a run remembers from one round to the next, and what it reports about each round."""
+"""`State`, which a run keeps from one round to the next, and `Round`, its report on one round."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -6,24 +6,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro.server.scores import Score
-
-Ids = NDArray[np.int64]
+from fedro.server.scores import Ids, Score
 
 
 @dataclass(frozen=True)
 class State:
-    """Everything that a run must remember from one round to the next."""
+    """Everything that a run must remember from one round to the next.
 
-    round: int  # the next round
-    model: Tensor  # (width,): parameters, then statistics
-    previous: Tensor | None = None  # the last aggregate, for rules that start from it
-    memory: Mapping[str, Tensor] = field(default_factory=dict)  # what the attackers remember
-    chosen: Tensor | None = None  # the randomly drawn iterate, once its round has passed
+    Attributes:
+        round: The next round, counted from 0.
+        model: The flat model (width,): parameters first, then statistics.
+        previous: The last aggregate, for rules that start from it.
+        memory: What the attackers remember, in a simulation.
+        chosen: The random iterate that the run returns, once its round has passed.
+
+    Example:
+        >>> import torch
+        >>> state = State(round=3, model=torch.zeros(2))
+        >>> State.from_tensors(3, state.tensors()).output
+        tensor([0., 0.])
+    """
+
+    round: int
+    model: Tensor
+    previous: Tensor | None = None
+    memory: Mapping[str, Tensor] = field(default_factory=dict)
+    chosen: Tensor | None = None
 
     @property
     def output(self) -> Tensor:
@@ -31,14 +41,25 @@ class State:
         return self.model if self.chosen is None else self.chosen
 
     def tensors(self) -> dict[str, Tensor]:
-        """The state as named tensors, for a checkpoint; `from_tensors` reads them back."""
+        """The state as named tensors for a checkpoint. `from_tensors` reads them back."""
         named = {"model": self.model, "previous": self.previous, "chosen": self.chosen}
         kept = {name: tensor for name, tensor in named.items() if tensor is not None}
         return kept | {f"memory.{name}": tensor for name, tensor in self.memory.items()}
 
     @classmethod
     def from_tensors(cls, round: int, tensors: Mapping[str, Tensor]) -> "State":
-        """The state that `tensors` saved before this round."""
+        """The state that `tensors` saved.
+
+        Args:
+            round: The next round of the saved state.
+            tensors: The named tensors of a checkpoint.
+
+        Returns:
+            The state, with the same tensors.
+
+        Raises:
+            ValueError: If there is no model among the tensors.
+        """
         if "model" not in tensors:
             raise ValueError(f"a checkpoint without a model: it has {', '.join(tensors) or 'none'}")
         memory = {
@@ -54,26 +75,53 @@ class State:
 class Round:
     """What happened in one round. It never holds the matrix of updates.
 
-    In a deployment nobody knows who is Byzantine, so the fields that depend on it are None.
+    `fedro.run` yields one for each round. In a deployment nobody knows who is Byzantine, so the
+    fields that depend on it are None.
+
+    Attributes:
+        round: The number of the round, counted from 0.
+        lr: The client learning rate γ_c of this round.
+        sampled: The ids of the invited clients.
+        byzantine: The ids of the Byzantine clients among them.
+        state: The state after the round. `state.model` is the flat model.
+        missing: The clients without a reply, with the reason.
+        rejected: The clients whose reply failed a check, with the reason.
+        void: The reason why the round left the model unchanged, or None.
+        takeover: Whether the attackers replaced the model after an overrun.
+        attack: The attack that was used, if several were tried.
+        train_loss: The mean loss of the honest clients in local training.
+        error: ‖A − mean of the honest updates‖², the squared error of the aggregate A.
+        variance: The variance of the honest updates.
+        kappa_seen: error / variance.
+        kappa_proved: The proved upper bound on it, or None if there is none for the rule.
+        score: The score of the model after this round, if it was evaluated.
+        final: The score of the run's output, after the last round.
+        seconds: How long each part of the round took.
+
+    Example:
+        >>> import fedro
+        >>> experiment = fedro.Experiment(rounds=2, clients=5, sampled=5, tolerated=0)
+        >>> [round_.void for round_ in fedro.run(experiment)]
+        [None, None]
     """
 
     round: int
     lr: float
-    sampled: Ids  # ids of the invited clients
-    byzantine: Ids | None  # the Byzantine ones among them
-    state: State = field(repr=False)  # after the round
-    missing: dict[int, str] = field(default_factory=dict)  # client id: reason
-    rejected: dict[int, str] = field(default_factory=dict)  # client id: reason
-    void: str | None = None  # why the model did not change, if it did not
-    takeover: bool | None = None  # whether the attackers replaced the model
-    attack: str | None = None  # the attack that was used, where several were tried
+    sampled: Ids
+    byzantine: Ids | None
+    state: State = field(repr=False)
+    missing: dict[int, str] = field(default_factory=dict)
+    rejected: dict[int, str] = field(default_factory=dict)
+    void: str | None = None
+    takeover: bool | None = None
+    attack: str | None = None
     train_loss: float | None = None
-    error: float | None = None  # ‖A − mean of honest‖²
-    variance: float | None = None  # of the honest updates
+    error: float | None = None
+    variance: float | None = None
     kappa_seen: float | None = None
     kappa_proved: float | None = None
-    score: Score | None = None  # of the model after the round, if it was evaluated
-    final: Score | None = None  # of the run's output, after the last round
+    score: Score | None = None
+    final: Score | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

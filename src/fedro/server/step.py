@@ -44,7 +44,17 @@ class Step(NamedTuple):
 
 
 def sample(seed: int, round: int, clients: int, sampled: int) -> Ids:
-    """Draw the clients to invite: uniformly, without replacement, independently each round."""
+    """Draw the clients to invite: uniformly, without replacement, independently each round.
+
+    Args:
+        seed: The seed of the run.
+        round: The round; each has a random stream of its own.
+        clients: n, the number of clients to draw from.
+        sampled: n̂, the number of clients to draw.
+
+    Returns:
+        The ids of the drawn clients, from 0 to n−1.
+    """
     drawn = stream(seed, "sample", round).choice(clients, size=sampled, replace=False)
     return drawn.astype(np.int64)
 
@@ -72,9 +82,25 @@ def step(
     """Take the step x ← x + γ_s·A(updates) over the usable rows.
 
     Statistics are aggregated per coordinate and always move with a step of 1.
+
+    Args:
+        model: The flat model x (width,).
+        updates: The matrix of updates (n̂, width). It is not modified.
+        rows: The rows that can be used.
+        rule: The rule A.
+        tolerated: b̂, the number of Byzantine rows to tolerate.
+        server_lr: γ_s.
+        layout: Where parameters and statistics are.
+        reference: A trusted update, for rules that compare with one.
+        seed: The seed of the rule's own random draws.
+
+    Returns:
+        The new model; or the old one, if too few rows are usable for b̂ or for the rule.
     """
     if rows.size <= 2 * tolerated:
-        return Step(model, None, f"{rows.size} usable replies, and 2·{tolerated} may be bad")
+        needed = 2 * tolerated + 1
+        reason = f"{rows.size} usable replies, but tolerating {tolerated} needs at least {needed}"
+        return Step(model, None, reason)
     try:
         aggregated = rule(
             updates[:, : layout.trained], b=tolerated, rows=rows, reference=reference, seed=seed
@@ -104,9 +130,19 @@ def aggregate(
     reference: Tensor | None = None,
     require_finite: bool = False,
 ) -> Tensor | None:
-    """Take the round's step, record it in `round_`, and return the aggregate (None if void).
+    """Take the round's step and record it in `round_`.
 
-    With `require_finite`, a step that would put NaN or Inf into the model makes the round void.
+    The arguments are those of `step`, except for these:
+
+    Args:
+        round_: The current round. Its state, `void` and `kappa_proved` are set.
+        usable: The rows that can be used.
+        seed: The seed of the run, from which the rule's seed is derived.
+        reference: Ignored if the rule starts from its own last output.
+        require_finite: Make the round void if the new model would hold NaN or Inf.
+
+    Returns:
+        The aggregate, or None if the round is void.
     """
     state = round_.state
     if starts_from_last(rule):
