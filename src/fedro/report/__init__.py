@@ -15,10 +15,20 @@ PathName = str | PathLike[str]
 
 
 class ReportFiles(NamedTuple):
-    """The files that `write_report` wrote, and its remarks about the runs."""
+    """The files that `write_report` wrote, and its remarks about the runs.
 
-    files: list[Path]  # the page first
-    notes: list[str]  # damaged, unfinished or duplicate runs, differing versions
+    Attributes:
+        files: The written files, the page first.
+        notes: What a reader should know: runs that are damaged, unfinished or duplicates, and
+            runs that were made with different versions.
+
+    Example:
+        >>> ReportFiles([Path("report.html")], []).files
+        [PosixPath('report.html')]
+    """
+
+    files: list[Path]
+    notes: list[str]
 
 
 def write_report(
@@ -48,11 +58,11 @@ def write_report(
         OSError: If a file cannot be written.
 
     Example:
-        >>> from fedro.report import write_report
-        >>> write_report(["/nowhere"], "report.html")
-        Traceback (most recent call last):
-        fedro.runs.errors.RunFolderError: /nowhere is not a folder: name run folders, or folders \
-of them
+        >>> import fedro, tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> rounds = list(fedro.run_into(folder / "run", fedro.Experiment(rounds=1)))
+        >>> write_report([folder], folder / "report.html").files[0].name
+        'report.html'
     """
     from fedro.report.page import render_page, report_sections
 
