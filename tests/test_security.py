@@ -18,9 +18,9 @@ READS_PICKLES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 IMPORTS = {  # who imports by name: the user's modules in one place, known names in the others
     "__init__.py",
     "flower/__init__.py",
-    "registry.py",
+    "common/stages.py",
     "data/digits.py",
-    "data/images.py",
+    "data/parquet.py",
 }
 
 

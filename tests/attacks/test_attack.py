@@ -27,7 +27,7 @@ from fedro.attacks import (
     silence,
 )
 from fedro.common.options import PROPER_SHARE, Option
-from fedro.common.registry import Stage
+from fedro.common.stages import Stage
 from fedro.rules import parse_rule
 
 

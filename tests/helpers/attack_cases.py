@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedro.attacks import ATTACKS, Attack, Defense, Forged, View, parse_attack
 from fedro.attacks.response_curve import HonestRows, ResponseCurve
-from fedro.common.registry import Stage
+from fedro.common.stages import Stage
 from fedro.data import Examples
 from fedro.rules import parse_rule
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oracle
-from fedro.common.registry import Stage
+from fedro.common.stages import Stage
 from fedro.rules import RULES, Rule, parse_rule
 
 FINAL = sorted(name for name, entry in RULES.items() if not entry.mixer)

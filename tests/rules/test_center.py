@@ -46,7 +46,7 @@ def test_a_row_far_off_costs_the_geometric_median_little(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its distances are rounded by more than the others' size; a step on the data makes up."""
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    monkeypatch.setattr(kernels, "MIN_COMPILED_SIZE", 0)
     x = np.random.default_rng(seed).standard_normal((9, 300)).astype(np.float32)
     x[0] *= 1e5
     got = parse_rule("geometric_median", b=1)(x)

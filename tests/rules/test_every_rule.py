@@ -1,6 +1,7 @@
 """Every rule in the table, against its plain reference and against what it promises."""
 
 import math
+import os
 import re
 import subprocess
 import sys
@@ -30,7 +31,7 @@ from rule_cases import (
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both back ends: small inputs go to torch unless nothing is called small."""
     if request.param == "compiled":
-        monkeypatch.setattr(kernels, "SMALL", 0)
+        monkeypatch.setattr(kernels, "MIN_COMPILED_SIZE", 0)
     return request.param
 
 
@@ -228,25 +229,31 @@ def lone_trim(rows):
 def test_a_new_rule_gets_everything_from_one_function(tmp_path: Path) -> None:
     (tmp_path / "extra_rule.py").write_text(NEW_RULE)
     environment = {
-        **__import__("os").environ,
+        **os.environ,
         "PYTHONPATH": str(tmp_path),
         "FEDRO_TEST_IMPORT": "extra_rule",
     }
 
     def run(*command: str) -> str:
-        done = subprocess.run(
+        finished = subprocess.run(
             [sys.executable, *command], capture_output=True, text=True, env=environment, timeout=300
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+        return finished.stdout
 
-    cli = "import extra_rule, fedro.cli as c; c.app({})"
-    assert "lone_trim" in run("-c", cli.format(["rules"]))
-    assert "lone_trim" in run("-c", cli.format(["rules", "--markdown"]))
-    asked = ["kappa", "nnm | lone_trim", "--sampled", "7", "--tolerated", "2", "--seconds", "1"]
-    assert "proved κ" in run("-c", cli.format(asked))
-    tests = run("-m", "pytest", str(Path(__file__)), "-k", "lone_trim", "-p", "no:cacheprovider")
-    found = re.search(r"^([.s]+)\s", tests, flags=re.MULTILINE)
-    assert found, tests
-    assert found[1].count(".") >= 15
+    asked = ["kappa", "nnm | lone_trim", "--sampled", "7", "--tolerated", "2", "--seconds", "0.2"]
+    calls = [["rules"], ["rules", "--markdown"], asked]
+    code = (
+        "import extra_rule, fedro.cli\n"
+        "for call in {}: fedro.cli.app(call, standalone_mode=False), print('===')"
+    )
+    listed, markdown, kappa, _ = run("-c", code.format(calls)).split("===")
+    assert "lone_trim" in listed
+    assert "lone_trim" in markdown
+    assert "proved κ" in kappa
+    files = [str(Path(__file__)), str(Path(__file__).with_name("test_kappa.py"))]
+    tests = run("-m", "pytest", *files, "-k", "lone_trim", "-p", "no:cacheprovider")
+    dots = re.search(r"^([.s]+)\s", tests, flags=re.MULTILINE)
+    assert dots, tests
+    assert dots[1].count(".") >= 15
     assert fedro.RULES is RULES

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedro.attacks.forged import Forged, add_stage, rows_of
 from fedro.attacks.table import ATTACKS, AttackEntry, Hook
 from fedro.attacks.view import RestrictedView, View
-from fedro.common.registry import Stage, load, parse_stage
+from fedro.common.stages import Stage, load, parse_stage
 
 QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 BAR = re.compile(rf"""\|(?=(?:[^'"]|{QUOTED})*$)""")  # a bar that is not within quotes

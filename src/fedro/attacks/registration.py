@@ -13,7 +13,8 @@ from fedro.attacks.attack import Attack
 from fedro.attacks.table import ATTACKS, AttackEntry, Hook, keyword_options, parse_knowledge
 from fedro.attacks.view import View
 from fedro.common.options import FITS_FLOAT32, Options, Range
-from fedro.common.registry import Stage, unknown
+from fedro.common.registry import unknown
+from fedro.common.stages import Stage
 
 P = ParamSpec("P")
 Further = Callable[[Mapping[str, Any]], None]
@@ -27,12 +28,18 @@ PARAMETERS: dict[Hook, tuple[str, ...]] = {  # what a function is called with, b
 
 
 class AttackFactory(Protocol[P]):
-    """What the decorators make of a function: ``foe(tau=3.0)`` returns an `Attack`.
+    """What the decorators make of a function: a callable that returns an `Attack`.
 
-    The options are those of the function, all by keyword.
+    The options are those of the function, all by keyword. The attribute `entry` is what the table
+    knows about the attack.
+
+    Example:
+        >>> from fedro.attacks import foe
+        >>> str(foe(tau=3.0)), foe.entry.source
+        ('foe(tau=3.0)', 'Xie et al. 2019')
     """
 
-    entry: AttackEntry  # what the table knows about the attack
+    entry: AttackEntry
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> Attack:
         """Return an attack of one stage."""

@@ -22,7 +22,7 @@ from fedro.attacks.search import (
     golden_section,
 )
 from fedro.attacks.view import View
-from fedro.common.registry import Stage, parse_stage
+from fedro.common.stages import Stage, parse_stage
 
 Direction = Literal["std", "sign", "unit"]
 Candidate = tuple[Response, Tensor]  # a response, and the direction that it is for

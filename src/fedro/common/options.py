@@ -283,3 +283,34 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return repr(value)
+
+
+def arguments_for(
+    text: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    offered: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the arguments for a user's function.
+
+    These are the given options, and of what is offered whatever the function has a parameter for.
+
+    Raises:
+        ValueError: An option is unknown to the function, or an argument that it needs is missing.
+    """
+    parameters = inspect.signature(function).parameters
+    named = {
+        key: parameter.default is parameter.empty
+        for key, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for key in options:
+        if key not in named and not anything:
+            raise ValueError(unknown(f"option of {text}", key, list(named)))
+    given = {key: value for key, value in offered.items() if key in named and value is not None}
+    given |= options
+    for key, needed in named.items():
+        if needed and key not in given:
+            raise ValueError(f"{text} needs {key}: write {text}({key}=…)")
+    return given

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fedro.common.checks import count
-from fedro.common.registry import Table, arguments_for, check_options, load, parse_stage
+from fedro.common.options import Options, arguments_for
+from fedro.common.registry import Table
+from fedro.common.stages import load, parse_stage
 from fedro.common.streams import derived, seeded
 from fedro.models.convolution import Conv2d
 
@@ -150,7 +152,7 @@ def build(text: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
     if ":" in name:
         given = arguments_for(name, make, options, given)
     else:
-        check_options(name, make, options)
+        Options(name, make).check(options)
         given |= options
     return seeded_module(lambda: make(**given), f"model {text!r}", seed)
 

@@ -8,7 +8,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, cast, get_args
 import numpy as np
 
 from fedro.common.options import Options, Range
-from fedro.common.registry import Stage, unknown
+from fedro.common.registry import unknown
+from fedro.common.stages import Stage
 from fedro.rules.rule import Kappa, Rule
 from fedro.rules.table import MAJORITY, RULES, Reference, RuleEntry, Validity
 

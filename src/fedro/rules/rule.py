@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedro import kernels
 from fedro.common.checks import count
-from fedro.common.registry import Stage, load, parse_stage, parse_stages
+from fedro.common.stages import Stage, load, parse_stage, parse_stages
 from fedro.rules.rows import AffineRows, DroppedRows, RowSource
 from fedro.rules.table import ANY, RULES, RuleEntry
 
