@@ -72,7 +72,7 @@ def break_down(kind: str | None, config: Config) -> None:
     if kind == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind and kind not in BREAKDOWNS and "silence" in alone(kind).hooks:
-        time.sleep(2 * float(config["timeout"]))
+        time.sleep(1.2 * float(config["timeout"]))
         raise TimeoutError("this client is told to be silent")
 
 

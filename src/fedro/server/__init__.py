@@ -5,9 +5,9 @@ robust step (`aggregate`). `State` is what it remembers, `Round` what it reports
 reduces a whole run to a few numbers.
 """
 
-from fedro.server.scores import AggregationError, Score, aggregation_error, score_examples
+from fedro.server.scores import AggregationError, Ids, Score, aggregation_error, score_examples
 from fedro.server.settings import TrainingSettings
-from fedro.server.state import Ids, Round, State, timed
+from fedro.server.state import Round, State, timed
 from fedro.server.step import (
     Layout,
     Step,

@@ -100,9 +100,8 @@ class Round:
 
     Example:
         >>> import fedro
-        >>> experiment = fedro.Experiment(rounds=2, clients=5, sampled=5, tolerated=0)
-        >>> [round_.void for round_ in fedro.run(experiment)]
-        [None, None]
+        >>> for round_ in fedro.run(fedro.Experiment(rounds=2)):  # doctest: +SKIP
+        ...     print(round_.round, round_.train_loss, round_.void)
     """
 
     round: int

@@ -16,7 +16,8 @@ from torch import Tensor
 from fedro import kernels
 from fedro.common.streams import derived, stream
 from fedro.rules import Rule, parse_rule
-from fedro.server.state import Ids, Round
+from fedro.server.scores import Ids
+from fedro.server.state import Round
 
 
 class Layout(Protocol):
