@@ -1,4 +1,4 @@
-"""A TOML file and an experiment are the same thing; what cannot be run is said by key."""
+"""Experiments: TOML and back, changes, and errors that name the key."""
 
 import re
 import tomllib
@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from fedro.common.text import to_toml
 from fedro.simulation.experiment import (
     BUILT_IN,
+    KEYS,
     Experiment,
     ExperimentError,
+    as_markdown,
     parse_change,
     read_experiment,
 )
@@ -43,7 +45,7 @@ from fedro.simulation.experiment import (
         ({"seed": -1}, "seed=-1"),
     ],
 )
-def test_impossible_values_are_said_by_key(values, message):
+def test_errors_name_the_key(values, message):
     with pytest.raises(ExperimentError, match=re.escape(message)):
         Experiment(**values)
 
@@ -87,9 +89,14 @@ def test_built_in_experiments_are_valid(path):
 
 def test_changes_from_the_command_line():
     changes = ["rounds=7", "attack=foe(tau=2.0)", 'rule="krum"', "client_lr=[[0, 1.0]]", "l2 = 0"]
-    found = read_experiment("demo", changes)
-    assert (found.rounds, found.attack, found.rule, found.l2) == (7, "foe(tau=2.0)", "krum", 0)
-    assert found.lr(3) == 1.0
+    changed = read_experiment("demo", changes)
+    assert (changed.rounds, changed.attack, changed.rule, changed.l2) == (
+        7,
+        "foe(tau=2.0)",
+        "krum",
+        0,
+    )
+    assert changed.lr(3) == 1.0
     assert parse_change("dataset=a=b") == ("dataset", "a=b")
     with pytest.raises(ExperimentError, match="cannot read the change 'rounds'"):
         read_experiment("demo", ["rounds"])
@@ -112,3 +119,11 @@ def test_files_that_cannot_be_read(tmp_path):
         read_experiment(tmp_path / "nothing.toml")
     with pytest.raises(ExperimentError, match="no such file"):
         read_experiment(tmp_path)
+
+
+def test_the_reference_has_every_key_once_with_a_sentence():
+    assert sorted(KEYS) == sorted(Experiment.model_fields)
+    assert len(set(KEYS)) == len(KEYS)
+    lines = [line for line in as_markdown().splitlines() if line.startswith("| `")]
+    assert [line.split("`")[1] for line in lines] == list(KEYS)
+    assert all(field.description.endswith(".") for field in Experiment.model_fields.values())

@@ -1,4 +1,4 @@
-"""The engine on Flower gives the bits of the others, whatever becomes of the nodes."""
+"""The Flower engine gives the same bits as the others, even if nodes are lost."""
 
 import json
 import subprocess
@@ -10,11 +10,11 @@ import torch
 from flwr.app import Error, Message
 
 import fedro
-from engine_cases import job, setting
+from engine_cases import make_config, make_job
 from fake_flower import FakeGrid
 from fedro.models import FlatModel
-from fedro.simulation import engines as engine
-from fedro.simulation.engines import flower, node
+from fedro.simulation import engines
+from fedro.simulation.engines import flower_engine, flower_node
 from fedro.simulation.engines.inline import one_thread
 from fedro.simulation.recording import run_into
 
@@ -27,17 +27,12 @@ RUNS = {
     "held back": {"byzantine": 2, "attack": "label_flip | constrain(alpha=0.2)"},
     "void rounds": {"byzantine": 5, "attack": "silent", "sampled": 7, "tolerated": 3},
     "data of the server's": {"byzantine": 2, "attack": "mimic", "rule": "fltrust", "root": 50},
-    "statistics": {"model": "test_flower_engine:normalized", "sampled": 4, "tolerated": 0},
+    "statistics": {"model": "engine_cases:with_statistics", "sampled": 4, "tolerated": 0},
 }
 
 
-def normalized(shape, classes):
-    layers = [torch.nn.Flatten(), torch.nn.Linear(64, 8), torch.nn.BatchNorm1d(8)]
-    return torch.nn.Sequential(*layers, torch.nn.Dropout(0.2), torch.nn.Linear(8, classes))
-
-
 def works(message):
-    return node.train(message, None)
+    return flower_node.train(message, None)
 
 
 def dies(message):
@@ -57,7 +52,7 @@ class FakeNodes:
         self.grids.append(self.grid)
         return self
 
-    def trouble(self):
+    def failure(self):
         return self.gone
 
     def stop(self):
@@ -67,7 +62,7 @@ class FakeNodes:
 @pytest.fixture
 def nodes(monkeypatch):
     fake = FakeNodes()
-    monkeypatch.setattr(flower.Flower, "_simulate", lambda self: fake())
+    monkeypatch.setattr(flower_engine.FlowerEngine, "_start_simulation", lambda self: fake())
     return fake
 
 
@@ -80,7 +75,7 @@ def assert_same(rounds, others):
     assert len(rounds) == len(others)
     for a, b in zip(rounds, others, strict=True):
         assert torch.equal(a.state.model, b.state.model)
-        mine, theirs = (replace(done, seconds={}).as_dict() for done in (a, b))
+        mine, theirs = (replace(each, seconds={}).as_dict() for each in (a, b))
         assert json.dumps(mine) == json.dumps(theirs)
 
 
@@ -93,25 +88,24 @@ def test_a_run_is_the_same_to_the_bit(nodes, given):
     assert len(nodes.grids[0].sent) > 0
 
 
-def test_what_the_runs_show():
-    """That each of them does what it is named after."""
-    found = {
+def test_the_runs_do_what_their_names_say():
+    rounds = {
         name: history(fedro.Experiment(**SMALL, **given), engine="inline")
         for name, given in RUNS.items()
     }
-    assert any(done.missing for done in found["dropouts"])
-    assert any(done.rejected for done in found["NaN"])
-    assert any(done.void for done in found["void rounds"])
-    models = [found[name][-1].state.model for name in ("poisoned data", "held back")]
+    assert any(each.missing for each in rounds["dropouts"])
+    assert any(each.rejected for each in rounds["NaN"])
+    assert any(each.void for each in rounds["void rounds"])
+    models = [rounds[name][-1].state.model for name in ("poisoned data", "held back")]
     assert not torch.equal(*models)
-    last = found["statistics"][-1].state.model[-16:]
+    last = rounds["statistics"][-1].state.model[-16:]
     assert not torch.equal(last, torch.tensor([0.0] * 8 + [1.0] * 8))
 
 
 def updates(fake):
-    given = setting()
-    with flower.Flower(given, fake) as running, one_thread():
-        jobs = [job(row) for row in range(given.rows)]
+    config = make_config()
+    with flower_engine.FlowerEngine(config, fake) as running, one_thread():
+        jobs = [make_job(row) for row in range(config.rows)]
         losses = running.train(running.flat.vector.clone(), jobs, lr=0.1)
         return running.updates.clone(), losses
 
@@ -122,9 +116,9 @@ def test_few_nodes_do_many_jobs():
 
 def test_what_is_lost_is_done_again_by_fresh_nodes():
     fake = FakeNodes({1: dies, 3: dies}, {0: dies}, {})
-    found, losses = updates(fake)
+    repeated, losses = updates(fake)
     expected, all_losses = updates(FakeNodes())
-    assert torch.equal(found, expected)
+    assert torch.equal(repeated, expected)
     assert losses == all_losses
     assert [len(grid.sent) for grid in fake.grids] == [5, 2, 1]
     assert fake.stopped == 3
@@ -132,7 +126,7 @@ def test_what_is_lost_is_done_again_by_fresh_nodes():
 
 def test_nodes_that_are_always_lost_end_the_run():
     fake = FakeNodes({0: dies, 1: dies})
-    with pytest.raises(ChildProcessError, match=r"3 times jobs were lost.*error 0: ActorDiedError"):
+    with pytest.raises(ChildProcessError, match=r"in 3 attempts.*error 0: ActorDiedError"):
         updates(fake)
     assert fake.stopped == len(fake.grids) == 3
 
@@ -149,11 +143,11 @@ def test_a_model_that_fails_ends_the_run_at_once():
 
 def test_a_simulation_that_ends_and_one_that_is_silent_are_started_anew(monkeypatch):
     fake = FakeNodes({0: lambda message: None})
-    fake.gone = "Flower's simulation has ended"
-    with pytest.raises(ChildProcessError, match="last time: Flower's simulation has ended"):
+    fake.gone = "the Flower simulation has ended"
+    with pytest.raises(ChildProcessError, match="last time: the Flower simulation has ended"):
         updates(fake)
     fake = FakeNodes({0: lambda message: None}, {})
-    monkeypatch.setattr(flower, "PATIENCE", 0.0)
+    monkeypatch.setattr(flower_engine, "SECONDS_WITHOUT_REPLY", 0.0)
     expected = updates(FakeNodes())[0]
     assert torch.equal(updates(fake)[0], expected)
     assert len(fake.grids) == 2
@@ -162,12 +156,12 @@ def test_a_simulation_that_ends_and_one_that_is_silent_are_started_anew(monkeypa
 def test_a_run_goes_on_after_its_nodes_were_lost(nodes, tmp_path):
     experiment = fedro.Experiment(**SMALL, **RUNS["an attack"], engine="flower")
     whole = history(experiment)
-    done = run_into(tmp_path / "run", experiment)
-    next(done)
+    rounds = run_into(tmp_path / "run", experiment)
+    next(rounds)
     nodes.grid.default = dies
     nodes.behavior = (dict.fromkeys(range(20), dies),)
-    with pytest.raises(ChildProcessError, match="3 times"):
-        list(done)
+    with pytest.raises(ChildProcessError, match="3 attempts"):
+        list(rounds)
     nodes.behavior = ({},)
     with one_thread():
         rest = list(run_into(tmp_path / "run", experiment, resume=True))
@@ -176,21 +170,21 @@ def test_a_run_goes_on_after_its_nodes_were_lost(nodes, tmp_path):
 
 
 def test_what_it_needs(monkeypatch):
-    flat = FlatModel(setting().build())
+    flat = FlatModel(make_config().build())
     with pytest.raises(ValueError, match="engine='flower' needs a model that other processes"):
-        engine.choose("flower", flat, "cpu", False)
+        engines.choose_engine("flower", flat, "cpu", False)
     with pytest.raises(ValueError, match="engine='flower' trains on the CPU, not on cuda"):
-        engine.choose("flower", flat, "cuda", True)
-    assert engine.choose("flower", flat, "cpu", True) == "flower"
-    monkeypatch.setattr(engine, "find_spec", lambda name: None if name == "ray" else object())
+        engines.choose_engine("flower", flat, "cuda", True)
+    assert engines.choose_engine("flower", flat, "cpu", True) == "flower"
+    monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "ray" else object())
     with pytest.raises(ValueError, match=r"needs Flower and Ray: pip install 'fedro\[flower\]'"):
-        engine.choose("flower", flat, "cpu", True)
+        engines.choose_engine("flower", flat, "cpu", True)
 
 
 def test_a_node_with_another_version_says_so():
-    work = json.dumps({"versions": {"fedro": "0.0.1", "torch": "1.0"}})
+    description = json.dumps({"versions": {"fedro": "0.0.1", "torch": "1.0"}})
     with pytest.raises(ValueError, match=r"the server .*0\.0\.1.*install the same"):
-        node.prepared(work)
+        flower_node.build_model(description)
 
 
 @pytest.mark.slow

@@ -1,20 +1,17 @@
-"""Models and data as people really have them: they work, or it is said why not before training."""
+"""Models as users have them: buffers, frozen layers, randomness, regression."""
 
-import re
-
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from engine_cases import Counting, Odd
 from fedro.data import from_clients
 from fedro.models.convolution import Conv2d
 from fedro.rules import RULES
 from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.loop import run
-from fedro.simulation.recording import open_folder, recorded_run, run_into
-from fedro.simulation.setup import prepare
+from fedro.simulation.preparation import prepare
 
 BASE = {"clients": 8, "sampled": 5, "tolerated": 0, "rule": "mean", "rounds": 3, "batch_size": 8}
 
@@ -25,32 +22,6 @@ def experiment(**changes):
 
 def last(given, **objects):
     return list(run(given, **objects))[-1]
-
-
-class Odd(nn.Module):
-    """A classifier of digits with something odd inside."""
-
-    def __init__(self, odd):
-        super().__init__()
-        self.odd, self.last = odd, nn.Linear(64, 10)
-
-    def forward(self, x):
-        return self.last(self.odd(x.flatten(1)))
-
-
-class Counting(nn.Module):
-    """Its frozen parameter and its integer buffer change in training."""
-
-    def __init__(self):
-        super().__init__()
-        self.frozen = nn.Parameter(torch.zeros(64), requires_grad=False)
-        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
-
-    def forward(self, x):
-        if self.training:
-            self.seen += 1
-            self.frozen.data += 0.1 * self.seen
-        return x + self.frozen
 
 
 class Masked(nn.Module):
@@ -97,61 +68,25 @@ def build_mlp():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
 
 
-def frozen_first():
-    net = build_mlp()
-    net[1].requires_grad_(False)
-    return net
-
-
-@pytest.mark.parametrize("engine", ["inline", "batched"])
-def test_the_model_that_is_saved_is_the_model_that_was_scored(tmp_path, engine):
-    from safetensors.torch import load_file
-
-    given = experiment(rounds=30, client_lr=0.5, engine=engine)
-    final = list(run_into(tmp_path / "run", given, model=frozen_first))[-1]
-    setup = prepare(given, model=frozen_first)
-    module = setup.module(final.state)
-    (x, y), _ = setup.test
-    assert (module(x).argmax(1) == y).float().mean().item() == pytest.approx(final.final.accuracy)
-    assert final.final.accuracy > 0.4
-    saved = load_file(tmp_path / "run" / "model.safetensors")
-    assert all(torch.equal(value, saved[key]) for key, value in module.state_dict().items())
-    assert list(run_into(tmp_path / "run", given, model=frozen_first, resume=True)) == []
-
-
-def test_a_setup_can_be_used_again(tmp_path):
-    setup = prepare(experiment())
-    losses = []
-    for name in "ab":
-        with open_folder(setup, tmp_path / name, resume=False) as folder:
-            losses.append([done.train_loss for done in recorded_run(setup, folder)])
-    losses.append([done.train_loss for done in run(setup)])
-    assert losses[0] == losses[1] == losses[2]
-
-
 @pytest.mark.parametrize("engine", ["inline", "workers"])
 def test_what_is_not_in_the_vector_does_not_leak_from_client_to_client(engine):
     """Frozen parameters, integer buffers, and a BatchNorm that counts its batches."""
     for model in (Odd(Counting()), Odd(nn.BatchNorm1d(64, momentum=None))):
         given = experiment(rounds=4)
         whole = list(run(given, model=model))
-        for done in whole[:3]:
-            rest = list(run(given, model=model, state=done.state))
+        for round_ in whole[:3]:
+            rest = list(run(given, model=model, state=round_.state))
             assert torch.equal(rest[-1].state.model, whole[-1].state.model)
     if engine == "workers":
-        name = {"model": "test_odd_models:counting", "engine": "workers"}
+        name = {"model": "engine_cases:counting", "engine": "workers"}
         one, three = (last(experiment(**name, workers=w)).state.model for w in (1, 3))
         assert torch.equal(one, three)
 
 
-def counting():
-    return Odd(nn.Sequential(Counting(), nn.BatchNorm1d(64, momentum=None)))
-
-
 def test_infinite_buffers_do_not_make_replies_unusable():
-    done = last(experiment(), model=Odd(Masked()))
-    assert done.rejected == {}
-    assert done.void is None
+    round_ = last(experiment(), model=Odd(Masked()))
+    assert round_.rejected == {}
+    assert round_.void is None
 
 
 @pytest.mark.parametrize(
@@ -201,9 +136,9 @@ def line(shape):
 @pytest.mark.parametrize("model", [None, nn.Linear(4, 1)], ids=["by name", "object"])
 def test_regression(shape, model):
     given = experiment(rounds=100, client_lr=0.05, model="logistic")
-    done = last(given, federation=line(shape), model=model)
-    assert done.final.loss < 1e-3
-    assert done.final.accuracy is None
+    round_ = last(given, federation=line(shape), model=model)
+    assert round_.final.loss < 1e-3
+    assert round_.final.accuracy is None
 
 
 BATCHNORM = nn.Sequential(
@@ -225,60 +160,13 @@ def test_statistics_are_protected_by_every_rule(rule):
         tolerated=1,
         root=40 if RULES[rule].reference == "needed" else None,
     )
-    for done in run(given, model=BATCHNORM):
-        assert done.void is None
-        statistics = done.state.model[-16:]
+    for round_ in run(given, model=BATCHNORM):
+        assert round_.void is None
+        statistics = round_.state.model[-16:]
         assert statistics.abs().max() < 100
-
-
-@pytest.mark.parametrize(
-    ("model", "changes", "message"),
-    [
-        (nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), {}, "a trial step of the model with 8"),
-        (nn.Sequential(nn.Flatten(), nn.Linear(63, 10)), {}, "shape (1, 8, 8) failed"),
-        (BATCHNORM, {"batch_size": 1}, "Expected more than 1 value per channel"),
-        (nn.Sequential(nn.Flatten(), nn.LazyLinear(10)), {}, "lazy layers"),
-        (build_mlp(), {"rule": "fltrust", "root": "synthetic(dim=5)"}, "shape (5,) failed"),
-        (build_mlp(), {"clients": 9}, None),
-    ],
-)
-def test_what_cannot_work_is_said_before_training(model, changes, message):
-    if message is None:
-        setup = prepare(experiment())
-        with pytest.raises(ExperimentError, match="clients=9, but the federation given has 8"):
-            prepare(experiment(**changes), federation=setup.federation)
-        return
-    with pytest.raises(ValueError, match=re.escape(message)):
-        run(experiment(**changes), model=model)
-
-
-def test_data_without_tests_is_refused_at_once():
-    x, y = torch.rand(10, 4), torch.arange(10) % 2
-    data = from_clients([(x, y, None, None)] * 8)
-    with pytest.raises(ExperimentError, match="no honest client has test data"):
-        prepare(experiment(model="logistic"), federation=data)
 
 
 def test_a_state_of_another_model_is_refused():
     state = last(experiment(model="logistic")).state
     with pytest.raises(ValueError, match="650 numbers, and this one has 4810"):
         run(experiment(), state=state)
-
-
-def test_another_model_or_other_data_is_another_run(tmp_path):
-    def fingerprint(**objects):
-        return prepare(experiment(model="logistic"), **objects).fingerprint()
-
-    data = [line((40,)) for _ in range(2)]
-    x = np.zeros((9, 4), np.float32)
-    other = from_clients([(x, np.arange(9) % 2, x, np.arange(9) % 2)] * 8)
-    assert fingerprint(federation=data[0]) == fingerprint(federation=data[1])
-    assert fingerprint(federation=data[0])["data"] != fingerprint(federation=other)["data"]
-    models = [fingerprint(model=build_mlp), fingerprint(model=lambda: build_mlp().requires_grad_())]
-    assert models[0] == models[1]
-    assert fingerprint(model=frozen_first)["model"] != models[0]["model"]
-
-
-def test_without_bad_clients_a_few_are_sampled():
-    assert prepare(Experiment(clients=30)).sampled == 10
-    assert prepare(Experiment(clients=4)).sampled == 4

@@ -1,4 +1,4 @@
-"""``fedro run`` with engine=flower, on Ray: the bits of `workers`, and nothing left behind."""
+"""``fedro run`` with engine=flower, on Ray: the bits of `workers`, and no process left behind."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from fedro.runs import read
 
 pytest.importorskip("ray")
-PATIENCE = 300.0  # seconds; a busy machine may need many to start Ray
+TIMEOUT = 300.0  # seconds; a busy machine may need many to start Ray
 CONFIG = """
 dataset = "digits"
 model = "mine:Net"
@@ -82,16 +82,16 @@ class Place:
         """After a test that has failed, too."""
         for process in self.started:
             process.kill()
-            process.communicate(timeout=PATIENCE)
+            process.communicate(timeout=TIMEOUT)
 
     def run(self, *words):
         process = self.start(*words)
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=TIMEOUT)
         return process.returncode, out, err
 
     def begun(self, name, rounds=1):
         """Wait until so many rounds are written down."""
-        file, deadline = self.path / name / "rounds.jsonl", time.monotonic() + PATIENCE
+        file, deadline = self.path / name / "rounds.jsonl", time.monotonic() + TIMEOUT
         while not file.exists() or file.read_text().count("\n") < rounds:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -99,9 +99,9 @@ class Place:
     def left(self):
         """The processes that are still there after a while: what they are."""
         deadline = time.monotonic() + 180  # Ray looks once a minute, and later on a busy machine
-        while (found := list(self.processes())) and time.monotonic() < deadline:
+        while (processes := list(self.processes())) and time.monotonic() < deadline:
             time.sleep(0.2)
-        return found
+        return processes
 
     def processes(self):
         for path in Path("/proc").glob("[0-9]*"):
@@ -114,10 +114,10 @@ class Place:
 
 @pytest.fixture
 def place(tmp_path):
-    found = Place(tmp_path)
-    yield found
-    left = found.left()
-    found.end()
+    place = Place(tmp_path)
+    yield place
+    left = place.left()
+    place.end()
     assert left == []
 
 
@@ -137,7 +137,7 @@ def test_a_process_that_is_killed_changes_nothing(place):
     process = place.start("mine.toml", "--set", "engine=flower", "--out", "flower")
     place.begun("flower", 2)
     place.order.write_text("die")
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 0, out + err
     assert not place.order.exists()  # somebody has died of it
     assert same(place.path / "workers", place.path / "flower")
@@ -157,9 +157,9 @@ def test_a_run_that_is_stopped_goes_on(place, how):
         process.send_signal(how)
     else:
         os.killpg(process.pid, how)  # as a terminal does
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130, out + err
-    assert "Stopped and saved: fedro run --resume --out flower goes on." in out
+    assert "Stopped and saved. Continue with: fedro run --resume --out flower" in out
     assert place.left() == []
     place.order.unlink(missing_ok=True)
     code, out, err = place.run("--resume", "--out", "flower")
@@ -173,11 +173,11 @@ def test_an_error_in_the_model_is_told_and_saved(place):
     process = place.start("mine.toml", "--set", "engine=flower", "--out", "flower")
     place.begun("flower", 1)
     place.order.write_text("fail")
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 2
     assert "ZeroDivisionError" in err
     assert "the model's own error" in err
-    assert "The run is saved: fedro run --resume --out flower goes on." in err
+    assert "The run is saved. Continue with: fedro run --resume --out flower" in err
 
 
 @pytest.mark.slow
@@ -185,4 +185,4 @@ def test_nothing_is_left_when_it_is_killed(place):
     process = place.start("mine.toml", "--set", "engine=flower", "--out", "flower")
     place.begun("flower", 1)
     process.kill()
-    process.communicate(timeout=PATIENCE)
+    process.communicate(timeout=TIMEOUT)
