@@ -416,7 +416,7 @@ def test_the_screen_finds_what_is_not_finite(values: list[list[float]], compiled
     updates, rows = torch.tensor(values, dtype=torch.float32), np.arange(len(values))[::-1]
     before = updates.clone()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "SMALL", 0 if compiled else 1 << 17)
+        patch.setattr(kernels, "MIN_COMPILED_SIZE", 0 if compiled else 1 << 17)
         found = screen(updates, rows)
     wrong = {row for row, numbers in enumerate(values) if not np.isfinite(numbers).all()}
     assert found == dict.fromkeys(wrong, "holds NaN or Inf")

@@ -24,7 +24,8 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", hostile.TEXTS)
 def test_hostile_matrices(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hostile.kernels, "SMALL", hostile.kernels.SMALL)  # restored afterwards
+    kernels = hostile.kernels
+    monkeypatch.setattr(kernels, "MIN_COMPILED_SIZE", kernels.MIN_COMPILED_SIZE)  # to restore it
     tried, found = hostile.soak(text, matrices=40, seed=2)
     assert tried == 40
     assert not found

@@ -113,7 +113,7 @@ def soak(text: str, matrices: int, seed: int) -> tuple[int, list[str]]:
         dtype = str(rng.choice(["float32", "float64"]))
         tried += 1
         case = draw(rng, n, b, d, dtype)
-        kernels.SMALL = 0 if rng.random() < 0.5 else 1 << 17  # both back ends
+        kernels.MIN_COMPILED_SIZE = 0 if rng.random() < 0.5 else 1 << 17  # both back ends
         try:
             wrong = violation(make(text, b), case, b)
         except ValueError as error:

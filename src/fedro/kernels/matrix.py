@@ -1,4 +1,4 @@
-"""One face for every kind of input: torch tensors, NumPy arrays and memory maps, any strides."""
+"""One interface to every kind of input: torch tensors, NumPy arrays, memory maps, any strides."""
 
 from __future__ import annotations
 
@@ -11,49 +11,48 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from . import shelf
-from .types import Array, Rows
+from .backends import Array, Indices
 
-Piece = tuple[Array, Rows, int, int]
+Piece = tuple[Array, Indices, int, int]  # matrix, rows, start, stop: a kernel's first arguments
 
-COPY = 8192  # columns copied at a time; a multiple of every tile
+COPIED_COLUMNS = 8192  # copied at a time; a multiple of the width of every tile
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """An (n, d) matrix that is only ever read, block by block, as float32 or float64."""
+    """An (n, d) matrix of updates, read block by block as float32 or float64 and never modified."""
 
     source: Any  # a torch tensor or a plain ndarray
     shape: tuple[int, int]
-    work: np.dtype[Any]  # float64 stays float64, all else is computed in float32
-    direct: Array | None  # C-contiguous view for the kernels, without a copy, where that exists
+    work: np.dtype[Any]  # type to compute in: float64 for float64, else float32
+    direct: Array | None  # C-contiguous view without a copy, if there is one
 
     @property
     def is_torch(self) -> bool:
-        """A tensor, not an array."""
+        """Whether the source is a tensor."""
         return not isinstance(self.source, np.ndarray)
 
     @property
     def on_cpu(self) -> bool:
-        """In main memory."""
+        """Whether the source is in main memory."""
         return not self.is_torch or self.source.device.type == "cpu"
 
-    def pieces(self, rows: Rows, start: int, stop: int) -> Iterator[tuple[Piece, slice]]:
-        """What to hand to a kernel, and which columns it is: the matrix itself or copies of parts.
+    def pieces(self, rows: Indices, start: int, stop: int) -> Iterator[tuple[Piece, slice]]:
+        """Arguments for a kernel and the columns they cover: the matrix itself, or copies of parts.
 
-        Both ways give the same numbers, up to the order in which sums in float64 are added.
+        Both give the same numbers, up to the order in which sums in float64 are added.
         """
         if self.direct is not None:
             yield (self.direct, rows, start, stop), slice(start, stop)
             return
-        for left in range(start, stop, COPY):
-            right = min(left + COPY, stop)
+        for left in range(start, stop, COPIED_COLUMNS):
+            right = min(left + COPIED_COLUMNS, stop)
             part = self.read(rows, left, right)
             yield (part, np.arange(rows.size), 0, right - left), slice(left, right)
 
-    def read(self, rows: Rows, start: int, stop: int) -> Array:
-        """Copy a block of columns of the given rows, widened to the working type."""
+    def read(self, rows: Indices, start: int, stop: int) -> Array:
+        """Copy columns start..stop-1 of the rows, converted to the working type."""
         part = self.source[:, start:stop]
         if not self.is_torch:
             return np.ascontiguousarray(part[rows], dtype=self.work)
@@ -62,28 +61,25 @@ class Matrix:
         return picked.to(getattr(torch, self.work.name)).cpu().numpy()  # type: ignore[no-any-return]
 
     def empty(self) -> Any:
-        """Room for a result (d,), of the kind and type of the input; it does not own its memory."""
+        """Uninitialized memory for a result (d,), of the kind and type of the input."""
         if not self.is_torch:
-            return shelf.empty(self.shape[1], self.source.dtype)
-        torch = sys.modules["torch"]
-        if self.direct is None:
-            return torch.empty(self.shape[1], dtype=self.source.dtype)
-        return torch.from_numpy(shelf.empty(self.shape[1], self.work))
+            return np.empty(self.shape[1], self.source.dtype)
+        return sys.modules["torch"].empty(self.shape[1], dtype=self.source.dtype)
 
     @contextmanager
     def writing(self, result: Any, part: slice) -> Iterator[Array]:
-        """Columns of a result to write to: its own memory, or a block that is narrowed after."""
+        """Columns of a result to write to: its own memory, or a block that is converted after."""
         plain = result[part].numpy() if self.is_torch and self.direct is not None else None
-        if not self.is_torch and result.dtype == self.work and result.flags.c_contiguous:
+        if not self.is_torch and result.dtype == self.work:
             plain = result[part]
         block = np.empty(part.stop - part.start, dtype=self.work) if plain is None else plain
         yield block
         if plain is None:
-            with np.errstate(over="ignore"):  # a float16 sum may be too large: that is Inf
+            with np.errstate(over="ignore"):  # a sum may exceed float16: that is Inf
                 result[part] = sys.modules["torch"].from_numpy(block) if self.is_torch else block
 
     def like(self, vector: Any) -> Any:
-        """Turn a tensor or array into the kind and type of the input."""
+        """Convert a tensor or array to the kind, type and device of the input."""
         if self.is_torch:
             tensor = sys.modules["torch"].as_tensor(vector)
             return tensor.to(dtype=self.source.dtype, device=self.source.device)
@@ -103,7 +99,7 @@ def matrix(updates: Any) -> Matrix:
     else:
         raise TypeError(
             f"updates must be a torch tensor or NumPy array (n, d), not {type(updates).__name__}: "
-            "torch.stack or np.stack makes one of a list of rows"
+            "use torch.stack or np.stack to make one from a list of rows"
         )
     name = str(source.dtype).removeprefix("torch.").lstrip("<>=")
     name = np.dtype(source.dtype).name if isinstance(source, np.ndarray) else name
@@ -120,8 +116,8 @@ def matrix(updates: Any) -> Matrix:
 def _direct(source: Any, work: np.dtype[Any]) -> Array | None:
     """A C-contiguous view of native floats, or None.
 
-    Rows with a gap between them (padding, every other row) are shown with the gap as further
-    columns. They may reach past the buffer after the last row; kernels stop at the last column.
+    Where there is a gap between rows (padding, every other row), the view shows the gap as further
+    columns. After the last row these may lie outside the buffer; kernels never read them.
     """
     if not isinstance(source, np.ndarray):
         if source.device.type != "cpu" or str(source.dtype) != f"torch.{work.name}":

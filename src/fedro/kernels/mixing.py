@@ -1,9 +1,10 @@
-"""How to average lists of rows with few additions, as data: sums of places in a tile.
+"""Recipes that average lists of rows with few additions, as data for a kernel.
 
-The rows have the first places, then come sums that several lists share, then the lists
-themselves. For few rows two lists share the sum of what they have in common. For many, rows are
-taken in fours: each subset of a four that is needed is made once, so that n lists of any length
-cost n²/4 additions and 11 more for each four, not n times the lists' length.
+A recipe is a sequence of sums of rows of a tile. The input rows come first, then the sums that
+several lists share, then the sums of the lists themselves. With few rows, two lists share the sum
+of what they have in common. With many, rows are grouped in fours, and each subset of a four that
+some list needs is summed once: n lists then cost n²/4 additions and 11 more for each four, however
+long they are.
 """
 
 from __future__ import annotations
@@ -12,44 +13,44 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .types import Array, Rows
+from .backends import Array, Indices
 
 Sums = list[list[int]]
 
 
 class Recipe(NamedTuple):
-    """Instructions for a kernel."""
+    """Instructions for a kernel that mixes m rows into n."""
 
-    height: int  # places in a tile; the lists have the last ones
-    ends: Rows  # sum k adds places[ends[k]:ends[k + 1]] and has place m + k
-    places: Rows
-    factor: Array  # (n,) what makes a sum of rows, each of them times `share`, their mean
-    share: float  # rows shrink by it before they are added, so that ±1e38 never meet
+    height: int  # rows in a tile; the last n hold the result
+    ends: Indices  # sum k adds the rows parts[ends[k]:ends[k + 1]] and becomes row m + k
+    parts: Indices
+    factor: Array  # (n,) turns a sum of rows, each of them times `share`, into their mean
+    share: float  # rows are multiplied by it before they are added, so that no sum overflows
 
 
 def unmixed(m: int) -> Recipe:
-    """Rows as they are."""
+    """The recipe that leaves m rows as they are."""
     return Recipe(m, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0), 1.0)
 
 
-def recipe(lists: list[Rows], m: int) -> Recipe:
-    """The mean of the rows in each list, of m rows in all."""
+def recipe(lists: list[Indices], m: int) -> Recipe:
+    """The cheapest known recipe for the mean of each list of rows, of m rows in all."""
     plain = [sorted(part.tolist()) for part in lists]
-    sums = min(in_pairs(plain, m), in_fours(plain, m), key=cost)
+    sums = min(share_pairs(plain, m), share_fours(plain, m), key=cost)
     longest = max(len(part) for part in plain)
     ends = np.cumsum([0] + [len(part) for part in sums])
-    places = np.array([place for part in sums for place in part], dtype=np.int64)
+    parts = np.array([row for part in sums for row in part], dtype=np.int64)
     factor = np.array([longest / len(part) for part in plain])
-    return Recipe(m + len(sums), ends, places, factor, 1.0 / longest)
+    return Recipe(m + len(sums), ends, parts, factor, 1.0 / longest)
 
 
 def cost(sums: Sums) -> int:
-    """About how long it takes: loads, and a store and a start for each sum."""
+    """Approximate time of the sums: one load per row, and a store and some overhead per sum."""
     return sum(len(part) + 3 for part in sums)
 
 
-def in_pairs(lists: Sums, m: int) -> Sums:
-    """Pair the lists that have most in common; what they have is added once."""
+def share_pairs(lists: Sums, m: int) -> Sums:
+    """Pair the lists that have most in common, and sum what two paired lists share once."""
     member = np.zeros((len(lists), m), dtype=np.float32)
     for row, part in zip(member, lists, strict=True):
         row[part] = 1.0
@@ -69,23 +70,23 @@ def in_pairs(lists: Sums, m: int) -> Sums:
     return shared + [sorted(part) for part in rest]
 
 
-def in_fours(lists: Sums, m: int) -> Sums:
-    """Add subsets of fours of rows once, and the lists from these."""
+def share_fours(lists: Sums, m: int) -> Sums:
+    """Sum each needed subset of a four of rows once, and the lists from these sums."""
     parts = [_masks(part) for part in lists]
     needed = {mask for part in parts for mask in part}
     for four, mask in list(needed):
-        while mask & (mask - 1):  # made of its lowest row and the others
+        while mask & (mask - 1):  # its sum is that of its lowest row and of all others
             needed.add((four, mask))
             mask &= mask - 1
     joint = sorted((p for p in needed if p[1] & (p[1] - 1)), key=lambda p: (p[1].bit_count(), p))
-    place = {part: m + k for k, part in enumerate(joint)}
-    place |= {(row // 4, 1 << row % 4): row for row in range(m)}
-    shared = [[place[f, k & -k], place[f, k & (k - 1)]] for f, k in joint]
-    return shared + [[place[part] for part in row] for row in parts]
+    row_of = {part: m + k for k, part in enumerate(joint)}
+    row_of |= {(row // 4, 1 << row % 4): row for row in range(m)}
+    shared = [[row_of[f, k & -k], row_of[f, k & (k - 1)]] for f, k in joint]
+    return shared + [[row_of[part] for part in masks] for masks in parts]
 
 
 def _masks(rows: list[int]) -> list[tuple[int, int]]:
-    """A list of rows as (four, which of its rows)."""
+    """A list of rows as pairs (number of a four, bit mask of its rows)."""
     masks: dict[int, int] = {}
     for row in rows:
         masks[row // 4] = masks.get(row // 4, 0) | 1 << row % 4

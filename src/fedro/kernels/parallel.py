@@ -1,4 +1,4 @@
-"""Run a task over blocks of columns on a few threads; results come back in order."""
+"""Run a task over blocks of columns on several threads, with the results in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import TypeVar
 
 R = TypeVar("R")
 
-GRID = 32768  # columns in a block: sums are ordered block by block, whatever the threads
+GRID = 32768  # columns in a block; sums are added block by block, so threads change no bits
+MAX_BLOCKS_PER_TASK = 64
+MAX_SUMS_PER_TASK = 65536
 
 
 def blocks(columns: int, step: int) -> Iterator[tuple[int, int]]:
@@ -22,16 +24,17 @@ def blocks(columns: int, step: int) -> Iterator[tuple[int, int]]:
 
 
 def stride(columns: int, numbers: int = 0) -> int:
-    """A longer step where a task may do several blocks: four a thread, at most 64 blocks each.
+    """Columns for one task: several blocks, so that each thread gets about four tasks.
 
-    If each block gives some `numbers`, no more blocks than make 65,536 of them.
+    If every block yields `numbers` sums, a task has at most MAX_SUMS_PER_TASK of them.
     """
-    most = min(64, 65536 // numbers) if numbers else 64
-    return GRID * max(min(columns // GRID // (4 * threads()), most), 1)
+    limit = MAX_BLOCKS_PER_TASK
+    limit = min(limit, MAX_SUMS_PER_TASK // numbers) if numbers else limit
+    return GRID * max(min(columns // GRID // (4 * threads()), limit), 1)
 
 
 def threads() -> int:
-    """FEDRO_THREADS if set, else what torch uses if it is loaded, else the cores we may run on."""
+    """Number of threads: FEDRO_THREADS, else that of torch if loaded, else the available cores."""
     if "FEDRO_THREADS" in os.environ:
         return max(1, int(os.environ["FEDRO_THREADS"]))
     if "torch" in sys.modules:
@@ -40,7 +43,7 @@ def threads() -> int:
 
 
 def ordered(task: Callable[[int, int], R], columns: int, step: int) -> Iterator[R]:
-    """Yield task(start, stop) for each block, in order; the kernels inside release the GIL."""
+    """Yield task(start, stop) for each block, in order."""
     count = min(threads(), -(-columns // step))
     if count == 1:
         yield from (task(*block) for block in blocks(columns, step))
@@ -50,7 +53,7 @@ def ordered(task: Callable[[int, int], R], columns: int, step: int) -> Iterator[
 
 @cache
 def _helpers(count: int) -> ThreadPoolExecutor:
-    """Threads that stay: starting some takes a millisecond, as long as a small matrix."""
+    """A pool that is kept: starting threads takes a millisecond, as long as a small matrix."""
     return ThreadPoolExecutor(count, "fedro")
 
 
@@ -64,25 +67,25 @@ def _shared(
     todo: Iterator[tuple[int, int]],
     size: int,
 ) -> Iterator[R]:
-    """The results in order; while the next is not there, the caller does a block itself.
+    """Yield the results in order; while the next one is missing, the caller runs a block itself.
 
-    At most `size` blocks are under way, so that the memory does not grow with the columns.
+    At most `size` blocks are pending, so that the memory does not grow with the columns.
     """
-    flying: deque[tuple[tuple[int, int], Future[R]]] = deque()
+    pending: deque[tuple[tuple[int, int], Future[R]]] = deque()
     try:
         while True:
-            flying.extend(
-                (block, pool.submit(task, *block)) for block in islice(todo, size - len(flying))
+            pending.extend(
+                (block, pool.submit(task, *block)) for block in islice(todo, size - len(pending))
             )
-            if not flying:
+            if not pending:
                 return
-            if not flying[0][1].done():
-                free = next((k for k, (_, part) in enumerate(flying) if part.cancel()), None)
+            if not pending[0][1].done():
+                free = next((k for k, (_, part) in enumerate(pending) if part.cancel()), None)
                 if free is not None:
-                    block, own = flying[free][0], Future[R]()
-                    flying[free] = block, own
+                    block, own = pending[free][0], Future[R]()
+                    pending[free] = block, own
                     own.set_result(task(*block))
                     continue
-            yield flying.popleft()[1].result()
-    finally:  # after an error: no helper may go on writing
-        wait([part for _, part in flying if not part.cancel()])
+            yield pending.popleft()[1].result()
+    finally:  # after an error no helper may go on writing
+        wait([part for _, part in pending if not part.cancel()])

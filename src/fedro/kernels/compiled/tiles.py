@@ -1,16 +1,16 @@
-"""Bring columns of some rows to the cache, and see whether they hold NaN or Inf."""
+"""Copy columns of some rows into the cache, prefetch the next ones, and detect NaN and Inf."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..jit import inner, literal
-from ..vectors import prefetch, scale_row
+from ..compilation import inner, literal
+from ..vectors import copy_scaled_row, prefetch
 
 
 @inner
-def load(source: Any, scale: Any, target: Any) -> bool:
-    """Copy scale * source into target; return whether a value is NaN or Inf (0·v is then NaN)."""
+def copy_scaled(source: Any, scale: Any, target: Any) -> bool:
+    """Copy scale · source into target; return whether a value is NaN or Inf (0·v is then NaN)."""
     zero = scale - scale
     probe = zero
     for c in range(target.size):
@@ -21,18 +21,18 @@ def load(source: Any, scale: Any, target: Any) -> bool:
 
 
 @inner
-def fill(x: Any, rows: Any, left: int, right: int, scale: Any, tile: Any, bad: Any) -> None:
-    """Load columns left..right-1 of the rows, each times its scale, into the first rows."""
+def fill_tile(x: Any, rows: Any, left: int, right: int, scale: Any, tile: Any, bad: Any) -> None:
+    """Copy columns left..right-1 of the rows, each times its scale, into the tile's first rows."""
     width = tile.shape[1]
     for i in range(rows.size):
         if right - left == width:
-            bad[i] |= scale_row(tile, i * width, x, rows[i] * x.shape[1] + left, scale[i])
+            bad[i] |= copy_scaled_row(tile, i * width, x, rows[i] * x.shape[1] + left, scale[i])
         else:
-            bad[i] |= load(x[rows[i], left:right], scale[i], tile[i, : right - left])
+            bad[i] |= copy_scaled(x[rows[i], left:right], scale[i], tile[i, : right - left])
 
 
 @inner
-def holds_bad(values: Any) -> bool:
+def has_nonfinite(values: Any) -> bool:
     """Whether a value is NaN or Inf."""
     probe = 0.0
     for c in range(values.size):
@@ -41,23 +41,23 @@ def holds_bad(values: Any) -> bool:
 
 
 @inner
-def ahead(x: Any, rows: Any, left: int, shift: int, first: int, count: int) -> None:
-    """Have some lines of the tile at `left`, with 2^shift lines a row, brought to the cache."""
+def prefetch_lines(x: Any, rows: Any, left: int, shift: int, first: int, count: int) -> None:
+    """Prefetch lines first..first+count-1 of the tile at `left`, which has 2^shift lines a row."""
     lanes, row, within = 64 // x.itemsize, first >> shift, first & ((1 << shift) - 1)
     if row < rows.size:
-        place = rows[row] * x.shape[1] + left + within * lanes
+        position = rows[row] * x.shape[1] + left + within * lanes
         for _ in range(count):
-            prefetch(x, place)
+            prefetch(x, position)
             within += 1
-            place += lanes
+            position += lanes
             if within >> shift:
                 row, within = row + 1, 0
                 if row == rows.size:
                     return
-                place = rows[row] * x.shape[1] + left
+                position = rows[row] * x.shape[1] + left
 
 
 @literal
-def weighted(u: Any, a: Any, v: Any, b: Any) -> Any:
-    """u·a + v·b; the products come first, whatever their signs and sizes."""
+def weighted_pair(u: Any, a: Any, v: Any, b: Any) -> Any:
+    """u·a + v·b; the products are computed first, whatever their signs and sizes."""
     return u * a + v * b

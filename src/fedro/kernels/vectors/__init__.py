@@ -1,34 +1,37 @@
-"""Operations on whole rows, of a tile or of the matrix, written as vector instructions.
+"""Operations on whole rows, of a tile or of the matrix, written as LLVM vector instructions.
 
-A loop over rows that may overlap carries checks that cost as much as a short row itself; here
-everything is loaded before anything is stored, so there is nothing to check. Rows are given by
-the place of their first number. Their length is a multiple of `LINE` bytes, for `add_rows` of four.
+A Numba loop over rows that may overlap checks for the overlap, which costs as much as a short row
+itself. Here every operation loads everything before it stores anything, so it needs no check.
+
+A row is given by the position of its first number in the flat array. The length of a row is a
+multiple of `LINE` bytes, and for `add_rows` a multiple of four lines.
 """
 
-from .gaps import HALF, add_gaps, add_own_gaps, fold
-from .sorting import exchange, exchange3
-from .spread import spread_rows, spread_tile
-from .sums import add_rows, blend_and_multiply, blend_rows, scale_row, weigh_rows
-from .tile import LINE, Tile, cgutils, generated, prefetch, void
+from .distances import HALF, add_squared_differences, add_squared_differences_within, sum_lanes
+from .order_statistics import add_rows, compare_exchange, compare_exchange3
+from .sums import (
+    add_weighted_rows,
+    blend_rows,
+    blend_rows_with_reference,
+    column_moments,
+    column_moments_and_tile,
+)
+from .tile import LINE, copy_scaled_row, prefetch
 
 __all__ = [
     "HALF",
     "LINE",
-    "Tile",
-    "add_gaps",
-    "add_own_gaps",
     "add_rows",
-    "blend_and_multiply",
+    "add_squared_differences",
+    "add_squared_differences_within",
+    "add_weighted_rows",
     "blend_rows",
-    "cgutils",
-    "exchange",
-    "exchange3",
-    "fold",
-    "generated",
+    "blend_rows_with_reference",
+    "column_moments",
+    "column_moments_and_tile",
+    "compare_exchange",
+    "compare_exchange3",
+    "copy_scaled_row",
     "prefetch",
-    "scale_row",
-    "spread_rows",
-    "spread_tile",
-    "void",
-    "weigh_rows",
+    "sum_lanes",
 ]

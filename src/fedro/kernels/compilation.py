@@ -1,4 +1,4 @@
-"""Compile a function once, say so if it takes long, and live without a cache folder."""
+"""Compile kernels with Numba: once per machine if a cache folder is writable."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ import numpy as np
 F = TypeVar("F", bound=Callable[..., Any])
 
 LOG = logging.getLogger("fedro")
-PATIENCE = 1.0  # seconds of silence before the user is told what is going on
+SECONDS_BEFORE_ANNOUNCEMENT = 1.0
 # "nnan" and "ninf" are left out on purpose: they would delete the tests for NaN and Inf.
-FLAGS = {"reassoc", "contract", "nsz", "arcp"}
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 OPTIONS: dict[str, Any] = {
     "nogil": True,
-    "fastmath": FLAGS,
+    "fastmath": FASTMATH,
     "error_model": "numpy",
     "boundscheck": False,
 }
 
+# Numba's cache on disk notices changes only in the file of a kernel, not in the files of the
+# functions that it calls. This hash of all sources is therefore part of a kernel's name.
 SOURCES = sorted(Path(__file__).parent.rglob("*.py"))
 STAMP = sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:12]
 
@@ -34,7 +36,7 @@ _lock = threading.Lock()
 
 
 def inner(function: F) -> F:
-    """A helper that kernels of the same file call; it is inlined into them."""
+    """Declare a function that kernels call; it is compiled with them."""
     return numba.njit(**OPTIONS)(function)  # type: ignore[no-any-return]
 
 
@@ -44,7 +46,7 @@ def literal(function: F) -> F:
 
 
 def kernel(*signature: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a compiled kernel; in `signature` the letter T stands for float32 or float64."""
+    """Declare a kernel. In `signature`, T stands for float32 or float64, and '=' for read-only."""
     return lambda function: Kernel(function, signature)
 
 
@@ -55,39 +57,36 @@ class Kernel:
         self.name = function.__name__
         self.signature = signature
         self.dispatcher = _dispatcher(function)
-        self.ready: set[str] = set()
+        self.compiled: set[str] = set()
 
     def prepare(self, dtype: np.dtype[Any]) -> Callable[..., Any]:
-        """Return the callable for this type, compiled or taken from the disk cache."""
-        if dtype.name not in self.ready:
-            with _lock, announced(f"compiling {self.name} for {dtype.name}"):
+        """Return the callable for this type; compile it, or read it from the cache, if needed."""
+        if dtype.name not in self.compiled:
+            with _lock, announce_if_slow(f"compiling {self.name} for {dtype.name}"):
                 self._compile(dtype.name)
         return self.dispatcher  # type: ignore[no-any-return]
 
     def _compile(self, name: str) -> None:
-        if name in self.ready:  # another thread was faster
+        if name in self.compiled:  # another thread was faster
             return
         self.dispatcher.disable_compile(False)
-        self.dispatcher.compile(tuple(_parse(part, name) for part in self.signature))
+        self.dispatcher.compile(tuple(_numba_type(part, name) for part in self.signature))
         self.dispatcher.disable_compile(True)  # a wrong argument type raises, it never compiles
-        self.ready.add(name)
+        self.compiled.add(name)
 
 
 def _dispatcher(function: Callable[..., Any]) -> Any:
-    """Cache on disk where possible: Numba raises when it finds no folder that it may write to.
-
-    It looks for changes in the file of the function alone, and in this name.
-    """
+    """Numba's wrapper of the function; without a cache where Numba finds no writable folder."""
     function.__qualname__ = f"{function.__name__}_{STAMP}"
     try:
         return numba.njit(cache=True, **OPTIONS)(function)
     except RuntimeError as error:
-        LOG.warning("kernels are compiled anew in every process: %s", error)
+        LOG.warning("every process compiles the kernels anew: %s", error)
         return numba.njit(**OPTIONS)(function)
 
 
-def _parse(part: str, name: str) -> Any:
-    """Read 'T[:,:]', 'int64[:]', 'int64', …; a leading '=' marks a read-only array."""
+def _numba_type(part: str, name: str) -> Any:
+    """The type that 'T[:,:]', '=int64[:]' or 'int64' describes, with `name` for T."""
     text = part.removeprefix("=").replace("T", name)
     scalar, _, axes = text.partition("[")
     base = getattr(numba.types, "boolean" if scalar == "bool" else scalar)
@@ -97,9 +96,9 @@ def _parse(part: str, name: str) -> Any:
 
 
 @contextmanager
-def announced(what: str, patience: float = PATIENCE) -> Iterator[None]:
-    """Tell the user `what` is being done if the block takes longer than `patience` seconds."""
-    timer = threading.Timer(patience, _say, (f"fedro: {what} (once per machine) ...",))
+def announce_if_slow(task: str, after: float = SECONDS_BEFORE_ANNOUNCEMENT) -> Iterator[None]:
+    """Tell the user about the task if the block takes longer than `after` seconds."""
+    timer = threading.Timer(after, _announce, (f"fedro: {task} (once per machine) ...",))
     timer.daemon = True
     timer.start()
     try:
@@ -108,7 +107,7 @@ def announced(what: str, patience: float = PATIENCE) -> Iterator[None]:
         timer.cancel()
 
 
-def _say(message: str) -> None:
+def _announce(message: str) -> None:
     LOG.info(message)
     if sys.stderr is not None and sys.stderr.isatty():
         print(message, file=sys.stderr)

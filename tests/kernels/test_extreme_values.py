@@ -1,4 +1,4 @@
-"""Numbers that an attacker may send, and arguments that a user may."""
+"""Numbers that an attacker may send: NaN, Inf, huge, tiny, and all scales at once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import reference_kernels as reference
 from fedro import kernels
 
-everywhere = pytest.mark.parametrize("backend", ["cpu", "generic"])
+everywhere = pytest.mark.parametrize("backend", ["numba", "torch"])
 N, B, D = 11, 4, 9000
 
 
@@ -160,13 +159,13 @@ def test_equal_rows_cost_no_further_pass(equal: int, monkeypatch: pytest.MonkeyP
     x = honest()
     x[:equal] = x[0]
     for name in ("distances", "facts"):
-        monkeypatch.setattr(f"fedro.kernels.cpu.{name}", None)
-    found = kernels.geometry(x, backend="cpu").sq
+        monkeypatch.setattr(f"fedro.kernels.numba_backend.{name}", None)
+    found = kernels.geometry(x, backend="numba").sq
     assert (found[:equal, :equal] == 0).all()
     np.testing.assert_allclose(found, reference.geometry(x), rtol=1e-6)
     x[5, 7] = np.nan  # nor do rows that are about to be dropped
-    kernels.geometry(x, backend="cpu")
-    kernels.blend(x, np.ones(N), backend="cpu")
+    kernels.geometry(x, backend="numba")
+    kernels.blend(x, np.ones(N), backend="numba")
 
 
 @everywhere
@@ -179,7 +178,7 @@ def test_geometry_of_a_crowd_far_from_zero(backend: Any) -> None:
     within = np.sqrt(D) * 0.5 * np.spacing(np.float32(1e5))  # by which the mean is rounded
     expected = np.linalg.norm(wide - wide.mean(0) - wide.std(0), axis=1)
     assert np.abs(np.linalg.norm(wide - center, axis=1) - expected).max() <= within
-    if backend == "cpu":  # it takes no part in the distances
+    if backend == "numba":  # it takes no part in the distances
         np.testing.assert_allclose(np.sqrt(found.sq[-1, :-1]), expected, rtol=1e-4)
 
 
@@ -216,33 +215,4 @@ def test_zero_weight_skips_the_row(backend: Any) -> None:
 def test_zeros_and_ones_give_zero() -> None:
     x = np.zeros((N, D), np.float32)
     x[:B] = 1
-    assert (kernels.band(x, B, N - B, backend="cpu").value == 0).all()
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "text"),
-    [
-        (lambda x: kernels.band(x, 5, 5), ValueError, "low < high"),
-        (lambda x: kernels.band(x, -1, 5), ValueError, "low"),
-        (lambda x: kernels.band(x, 1.5, 5), TypeError, "integer"),
-        (lambda x: kernels.band(x, nearest=0), ValueError, "nearest"),
-        (lambda x: kernels.band(x, nearest=12), ValueError, "nearest"),
-        (lambda x: kernels.band(x, mixing=[[11]]), ValueError, "outside"),
-        (lambda x: kernels.band(x, mixing=[[]]), ValueError, "non-empty"),
-        (lambda x: kernels.band(x, scale=[1.0]), ValueError, "scale"),
-        (lambda x: kernels.combine(x, [1.0]), ValueError, "weights"),
-        (lambda x: kernels.distances(x, rows=[-1]), ValueError, "outside"),
-        (lambda x: kernels.distances(x, rows=[True]), ValueError, "mask"),
-        (lambda x: kernels.distances(x, rows=np.zeros(N, bool)), ValueError, "non-empty"),
-        (lambda x: kernels.distances(x, backend="gpu"), ValueError, "backend"),
-        (lambda x: kernels.facts(x, np.ones(3)), ValueError, "reference"),
-        (lambda x: kernels.distances(x[0]), ValueError, "shape"),
-        (lambda x: kernels.distances(x[:, :0]), ValueError, "empty"),
-        (lambda x: kernels.distances(x.astype(int)), TypeError, "int64"),
-        (lambda x: kernels.distances(torch.ones(2, 2, dtype=torch.int32)), TypeError, "int32"),
-        (lambda x: kernels.distances(x.tolist()), TypeError, "list"),
-    ],
-)
-def test_wrong_arguments_say_what_to_do(call: Any, error: type, text: str) -> None:
-    with pytest.raises(error, match=text):
-        call(honest())
+    assert (kernels.band(x, B, N - B, backend="numba").value == 0).all()

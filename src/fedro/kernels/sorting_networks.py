@@ -1,7 +1,7 @@
-"""Sorting networks as data: an array of instructions, so another n or band compiles nothing.
+"""Sorting networks as arrays of instructions, so that another n or band compiles nothing.
 
-A comparator (low, high) swaps two wires into order. Most comparators of Batcher's network come in
-threes (a, c) (b, d) (b, c), which a kernel does with one load and one store of each wire.
+A comparator (low, high) puts two wires in order. Most comparators of Batcher's network come in
+threes, (a, c) (b, d) (b, c), which a kernel runs with one load and one store of each wire.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def network(rows: int, low: int, high: int) -> NDArray[np.int64]:
 
 
 def batcher(rows: int) -> list[Pair]:
-    """Batcher's odd-even merge sort; wires past `rows` would hold +inf, so they are left out."""
+    """Batcher's odd-even merge sort, without the wires past `rows`, which would hold +inf."""
     pairs = []
     size = 1 << max(rows - 1, 0).bit_length()
     p = 1
@@ -63,17 +63,17 @@ def prune(pairs: list[Pair], low: int, high: int) -> list[Pair]:
 
 def fuse(pairs: list[Pair]) -> list[tuple[int, int, int, int]]:
     """Join comparators into triples; the order on every wire stays as it was."""
-    queues: dict[int, list[int]] = {}  # the comparators still to come on each wire, by number
+    queues: dict[int, list[int]] = {}  # the next comparators on each wire, the first one last
     for number, pair in reversed(list(enumerate(pairs))):
         for wire in pair:
             queues.setdefault(wire, []).append(number)
-    result, done = [], set[int]()
+    result, used = [], set[int]()
     for number, (low, high) in enumerate(pairs):
-        if number in done:
+        if number in used:
             continue
         triple = _triple(pairs, queues, number)
         for member in triple or (number,):
-            done.add(member)
+            used.add(member)
             for wire in pairs[member]:
                 queues[wire].remove(member)
         other = pairs[triple[1]] if triple else None
@@ -84,7 +84,7 @@ def fuse(pairs: list[Pair]) -> list[tuple[int, int, int, int]]:
 def _triple(
     pairs: list[Pair], queues: dict[int, list[int]], first: int
 ) -> tuple[int, int, int] | None:
-    """(a, c), the second (b, d) and the third (b, c), if these come next on their wires."""
+    """The triple that starts with comparator `first`, if the others come next on their wires."""
     c = pairs[first][1]
     if len(queues[c]) < 2:
         return None

@@ -1,6 +1,6 @@
-"""The primitives in torch operations: for other devices, and for small inputs.
+"""The torch back end: for other devices, for small inputs, and where Numba does not work.
 
-The same definitions as the compiled kernels, in float64 over chunks of columns.
+It computes in float64, over chunks of columns.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from .backends import Array, Doubles, Indices, Mask, Progress
 from .matrix import Matrix
-from .types import Array, Mask, Progress, Rows
 
-CHUNK = 1 << 17  # numbers of a chunk: it stays in the cache
-LARGE = 1 << 24  # on other devices: enough to keep them busy
+CPU_CHUNK = 1 << 17  # numbers in a chunk on the CPU: it stays in the cache
+DEVICE_CHUNK = 1 << 24  # on other devices: enough to keep them busy
 
 
 def distances(
-    x: Matrix, rows: Rows, initial: Array, progress: Progress
-) -> tuple[NDArray[np.float64], Mask]:
+    x: Matrix, rows: Indices, initial: Doubles, progress: Progress
+) -> tuple[Doubles, Mask]:
     """Squared distances from differences, added to `initial`."""
     total, finite = torch.from_numpy(np.triu(initial, 1)), torch.ones(rows.size, dtype=torch.bool)
     for _, chunk in _chunks(x, rows, progress):
@@ -36,8 +35,8 @@ def distances(
 
 
 def facts(
-    x: Matrix, rows: Rows, reference: Array, initial: Array, progress: Progress
-) -> tuple[NDArray[np.float64], Mask]:
+    x: Matrix, rows: Indices, reference: Array, initial: Doubles, progress: Progress
+) -> tuple[Doubles, Mask]:
     """(m, 3): ‖x_i‖², x_i·r and ‖x_i − r‖², added to `initial`."""
     total, finite = torch.from_numpy(initial.copy()), torch.ones(rows.size, dtype=torch.bool)
     for part, chunk in _chunks(x, rows, progress):
@@ -52,9 +51,7 @@ def facts(
     return total.numpy(), finite.numpy()
 
 
-def combine(
-    x: Matrix, rows: Rows, weights: NDArray[np.float64], progress: Progress
-) -> tuple[Any, Mask]:
+def combine(x: Matrix, rows: Indices, weights: Doubles, progress: Progress) -> tuple[Any, Mask]:
     """Σ w_i·x_i: products first, then the sum."""
     out, finite = _vector(x), torch.ones(rows.size, dtype=torch.bool)
     for part, chunk in _chunks(x, rows, progress):
@@ -66,13 +63,13 @@ def combine(
 
 def blend(
     x: Matrix,
-    rows: Rows,
-    weights: NDArray[np.float64],
+    rows: Indices,
+    weights: Doubles,
     share: float,
     base: Array | None,
     reference: Array | None,
     progress: Progress,
-) -> tuple[Any, float, NDArray[np.float64], Mask]:
+) -> tuple[Any, float, Doubles, Mask]:
     """Σ w_i·x_i + share·base, its product with the reference, and the rows'."""
     out, finite = _vector(x), torch.ones(rows.size, dtype=torch.bool)
     dots = torch.zeros(rows.size + 1, dtype=torch.float64)
@@ -91,7 +88,7 @@ def blend(
     return x.like(out), float(dots[-1]), dots[:-1].numpy(), finite.numpy()
 
 
-def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
+def moments(x: Matrix, rows: Indices, progress: Progress) -> tuple[Any, Any, Mask]:
     """Mean and standard deviation (1/n) of each column: products first, then the sums."""
     mean, std, finite = _vector(x), _vector(x), torch.ones(rows.size, dtype=torch.bool)
     share = 1 / rows.size
@@ -104,19 +101,19 @@ def moments(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask]:
     return x.like(mean), x.like(std), finite.numpy()
 
 
-def geometry(x: Matrix, rows: Rows, progress: Progress) -> tuple[Any, Any, Mask, None]:
-    """Moments; the distances are left to passes of their own."""
+def geometry(x: Matrix, rows: Indices, progress: Progress) -> tuple[Any, Any, Mask, None]:
+    """Moments; the caller computes the distances in further passes."""
     return *moments(x, rows, progress), None
 
 
 def band(
     x: Matrix,
-    rows: Rows,
+    rows: Indices,
     low: int,
     high: int,
     nearest: int,
-    mixing: list[Rows] | Array | None,
-    scale: NDArray[np.float64],
+    mixing: list[Indices] | Doubles | None,
+    scale: Doubles,
     progress: Progress,
 ) -> tuple[Any, Mask]:
     """Mean of order statistics low..high-1 of the mixed rows, or of the nearest to the median."""
@@ -134,32 +131,24 @@ def band(
     return x.like(out), finite.numpy()
 
 
-def normal(x: Matrix, rows: Rows, rng: np.random.Generator, mean: float, std: float) -> None:
-    """Fill rows with normal numbers; torch takes 32 bits of a seed."""
-    for row in rows:
-        dice = torch.Generator().manual_seed(int(rng.integers(2**32)))
-        values = torch.empty(x.shape[1]).normal_(generator=dice).mul_(std).add_(mean)
-        x.source[row] = values if x.is_torch else values.numpy()
-
-
 def _row_sums(values: Tensor) -> Tensor:
-    """The sum of each row; in NumPy, since torch splits a long one by its number of threads."""
+    """The sum of each row. In NumPy, since torch's result depends on the number of threads."""
     if values.device.type != "cpu":
         return values.sum(1).cpu()
-    with np.errstate(all="ignore"):  # the caller is told of rows that are not finite
+    with np.errstate(all="ignore"):  # the caller drops rows that are not finite
         return torch.from_numpy(values.numpy().sum(axis=1))
 
 
 def _sorted(values: Tensor) -> Tensor:
-    """Each column in order; NumPy does it several times faster where it can."""
+    """Sort each column; on the CPU NumPy is several times faster."""
     if values.device.type == "cpu":
         return torch.from_numpy(np.sort(values.numpy(), axis=0))
     return values.sort(0).values
 
 
-def _chunks(x: Matrix, rows: Rows, progress: Progress) -> Iterator[tuple[slice, Tensor]]:
+def _chunks(x: Matrix, rows: Indices, progress: Progress) -> Iterator[tuple[slice, Tensor]]:
     """Copies of the rows, some columns at a time, in the working type and on the input's device."""
-    numbers = CHUNK if x.on_cpu else LARGE
+    numbers = CPU_CHUNK if x.on_cpu else DEVICE_CHUNK
     size = max(numbers // max(rows.size, 1), 1)
     for start in range(0, x.shape[1], size):
         stop = min(start + size, x.shape[1])
@@ -168,7 +157,7 @@ def _chunks(x: Matrix, rows: Rows, progress: Progress) -> Iterator[tuple[slice, 
             progress(stop, x.shape[1])
 
 
-def _chunk(x: Matrix, rows: Rows, start: int, stop: int) -> Tensor:
+def _chunk(x: Matrix, rows: Indices, start: int, stop: int) -> Tensor:
     if not x.is_torch:
         return torch.from_numpy(x.read(rows, start, stop))
     index: Any = torch.from_numpy(rows).to(x.source.device)
@@ -177,7 +166,7 @@ def _chunk(x: Matrix, rows: Rows, start: int, stop: int) -> Tensor:
 
 
 def _vector(x: Matrix) -> Tensor:
-    """Room for the result: small parts kept in a list would splinter the heap."""
+    """Memory for the whole result: keeping its parts in a list would fragment the heap."""
     return torch.empty(x.shape[1], dtype=_type(x), device=x.source.device if x.is_torch else "cpu")
 
 
@@ -185,8 +174,8 @@ def _type(x: Matrix) -> torch.dtype:
     return torch.float64 if x.work == np.float64 else torch.float32
 
 
-def _means(lists: list[Rows], m: int) -> NDArray[np.float64]:
-    """The (m', m) matrix whose row i averages the rows in lists[i]."""
+def _means(lists: list[Indices], m: int) -> Doubles:
+    """The (n, m) matrix whose row i averages the rows in lists[i]."""
     matrix = np.zeros((len(lists), m))
     for row, part in zip(matrix, lists, strict=True):
         row[part] = 1.0 / len(part)
@@ -194,7 +183,10 @@ def _means(lists: list[Rows], m: int) -> NDArray[np.float64]:
 
 
 def _nearest(ordered: Tensor, count: int) -> Tensor:
-    """The `count` values nearest to the median: the nearest of each residue class of ranks."""
+    """The `count` values nearest to the median: the nearest of each residue class of ranks.
+
+    They are neighbors in sorted order, so each class modulo `count` has exactly one of them.
+    """
     n = len(ordered)
     center = 0.5 * ordered[(n - 1) // 2] + 0.5 * ordered[n // 2]
     chosen = ordered[:count].clone()

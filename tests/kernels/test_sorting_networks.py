@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedro.kernels.networks import batcher, network
+from fedro.kernels.sorting_networks import batcher, network
 
 
 def run(steps: np.ndarray, x: np.ndarray) -> np.ndarray:
