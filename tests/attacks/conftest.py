@@ -10,7 +10,7 @@ from fedro.attacks import ATTACKS
 def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both back ends of the kernels: small inputs go to torch unless nothing is called small."""
     if request.param == "compiled":
-        monkeypatch.setattr(kernels, "SMALL", 0)
+        monkeypatch.setattr(kernels, "MIN_COMPILED_SIZE", 0)
     return request.param
 
 
