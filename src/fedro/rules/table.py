@@ -1,6 +1,7 @@
 """The table of rules and mixers, from which the parser, the command line and the docs read."""
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -72,7 +73,10 @@ class RuleEntry:
     def path(self) -> str:
         """The name with which `parse_rule` finds it, such as "krum" or "my_module:medoid"."""
         module = self.function.__module__
-        importable = module != "__main__" and not module.startswith("fedro.")
+        if module == "__main__" or module.startswith("fedro."):
+            return self.name
+        attribute = getattr(sys.modules.get(module), self.name, None)
+        importable = getattr(attribute, "entry", None) is self
         return f"{module}:{self.name}" if importable else self.name
 
     def check_options(self, given: Mapping[str, Any]) -> None:
