@@ -1,4 +1,4 @@
-"""The best subset of rows, exactly: by diameter, by variance, by largest eigenvalue."""
+"""Exact searches for the best subset of rows: by diameter, variance or largest eigenvalue."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,22 +10,24 @@ from numpy.typing import NDArray
 from fedro.rules.rows import Floats
 
 Subset = NDArray[np.intp]
-NODES = 200_000  # branches that a search for a clique may take: about two seconds
-SUBSETS = 100_000_000  # subsets whose variance is computed: about two seconds
-HALVES = 20_000  # subsets of half of the rows that are kept in memory
-BLOCK = 1 << 17  # sums computed at a time: a megabyte
-SPECTRA = 100_000  # subsets whose eigenvalues are computed: about two seconds
+MAX_COVER_BRANCHES = 200_000  # branches of the search in `mda`: about two seconds
+MAX_SUBSETS = 100_000_000  # subsets whose variance `mva` computes: about two seconds
+MAX_HALF_SUBSETS = 20_000  # subsets of half of the rows that `mva` keeps in memory
+SUMS_PER_BLOCK = 1 << 17  # variances computed at a time: a megabyte
+MAX_SPECTRA = 100_000  # subsets whose eigenvalues `smea` computes: about two seconds
 
 
 def least_diameter(sq: Floats, size: int) -> Subset:
-    """The subset of this size with the least largest distance.
+    """Return the subset of this size with the least diameter, from ‖x_i − x_j‖².
 
-    Bisect over the distances d: is there a subset with no pair further apart than d? That is a
-    vertex cover of the pairs that are, by the n − size rows left out; it branches on few of them.
+    Bisects over the distances. A subset with no pair further apart than d exists if n − size rows
+    cover all pairs that are, as in the vertex cover problem. Few of the rows need branching.
     """
     values, reach = np.unique(sq), np.sort(sq, axis=1)[:, size - 1]
     best = np.sort(np.argsort(sq[np.argmin(reach)], kind="stable")[:size])
-    low = int(np.searchsorted(values, np.sort(reach)[size - 1]))  # so many rows reach so many
+    low = int(
+        np.searchsorted(values, np.sort(reach)[size - 1])
+    )  # `size` rows must reach `size` rows each
     high = int(np.searchsorted(values, sq[np.ix_(best, best)].max()))
     while low < high:
         middle = (low + high) // 2
@@ -39,19 +41,20 @@ def least_diameter(sq: Floats, size: int) -> Subset:
 
 
 def _cover(far: NDArray[np.bool_], budget: int) -> list[int] | None:
-    """At most `budget` rows that touch every far pair, or None; the busiest rows first.
+    """Find at most `budget` rows that touch every far pair; None if there are none.
 
-    Sets of rows are the bits of an integer: there are many small ones.
+    Branches on the row with the most far partners. A set of rows is an integer with one bit per
+    row, since the search handles many small sets.
     """
     packed = np.packbits(far, axis=1, bitorder="little")
     partners = [int.from_bytes(row.tobytes(), "little") for row in packed]
     stack, nodes = [(list(range(len(far))), (1 << len(far)) - 1, 0)], 0
     while stack:
         nodes += 1
-        if nodes > NODES:
+        if nodes > MAX_COVER_BRANCHES:
             raise ValueError(
-                f"mda: no exact answer within {NODES} steps for {len(far)} rows and b={budget}; "
-                "use mva, or nnm | trimmed_mean, which has no such search"
+                f"mda: no exact answer within {MAX_COVER_BRANCHES} steps for {len(far)} rows and "
+                f"b={budget}; use mva, or nnm | trimmed_mean, which has no such search"
             )
         rows, alive, out = stack.pop()
         degrees = [(partners[i] & alive).bit_count() for i in rows]
@@ -71,7 +74,7 @@ def _cover(far: NDArray[np.bool_], budget: int) -> list[int] | None:
 
 
 def least_variance(sq: Floats, size: int) -> Subset:
-    """The subset of this size with the least sum of squared distances."""
+    """Return the subset of this size with the least sum of squared distances."""
     best, least = np.arange(size), np.inf
     for sums, subset_of in variances(sq, size):
         at = int(np.argmin(sums))
@@ -81,14 +84,15 @@ def least_variance(sq: Floats, size: int) -> Subset:
 
 
 def least_spread(sq: Floats, size: int) -> Subset:
-    """The subset of this size whose covariance has the least largest eigenvalue.
+    """Return the subset of this size whose covariance has the least largest eigenvalue.
 
-    It is at least the trace over size − 1, so subsets are tried by trace until none can win.
+    That eigenvalue is at least trace/(size − 1), so subsets are tried in the order of their traces
+    until none of the others can be better.
     """
-    if math.comb(len(sq), size) > SPECTRA:
+    if math.comb(len(sq), size) > MAX_SPECTRA:
         raise ValueError(
             f"smea: {math.comb(len(sq), size)} subsets of {size} of {len(sq)} rows are more than "
-            f"the {SPECTRA} it tries; use mva or caf, which scale better"
+            f"the {MAX_SPECTRA} it tries; use mva or caf, which scale better"
         )
     subsets = np.array(list(combinations(range(len(sq)), size)))
     traces = np.array([sq[np.ix_(s, s)].sum() for s in subsets]) / (2 * size)
@@ -103,16 +107,18 @@ def least_spread(sq: Floats, size: int) -> Subset:
 
 
 def _top_eigenvalue(sq: Floats) -> float:
-    """Of Σ (x_i − μ)(x_i − μ)ᵀ, from the squared distances."""
+    """The largest eigenvalue of Σ (x_i − μ)(x_i − μ)ᵀ, from the squared distances."""
     center = np.eye(len(sq)) - 1 / len(sq)
     return max(0.0, float(np.linalg.eigvalsh(-0.5 * center @ sq @ center)[-1]))
 
 
 def variances(sq: Floats, size: int) -> Iterator[tuple[Floats, Callable[[int], Subset]]]:
-    """Σ of squared distances within every subset of this size, in blocks.
+    """Yield the sums of squared distances within all subsets of this size, in blocks.
 
-    Rows are split in two halves: a subset is a part of each, and a block of sums is two columns
-    of sums within the parts and one matrix product between them.
+    The rows are split into two halves, and a subset into its parts in each. The sum of a subset is
+    the sums within its two parts, which are computed once, and the sum between them, which is one
+    matrix product for a whole block. With each block comes a function that returns the subset at a
+    position in it.
     """
     n, half = len(sq), len(sq) // 2
     left, right = np.arange(half), np.arange(half, n)
@@ -121,7 +127,7 @@ def variances(sq: Floats, size: int) -> Iterator[tuple[Floats, Callable[[int], S
         a, b = _parts(left, half - out), _parts(right, size - half + out)
         between = a @ sq[np.ix_(left, right)]
         within_a, within_b = _within(a, sq[:half, :half]), _within(b, sq[half:, half:])
-        step = max(1, BLOCK // len(b))
+        step = max(1, SUMS_PER_BLOCK // len(b))
         for start in range(0, len(a), step):
             rows = slice(start, start + step)
             sums = between[rows] @ b.T + within_a[rows, None] + within_b[None, :]
@@ -135,7 +141,7 @@ def variances(sq: Floats, size: int) -> Iterator[tuple[Floats, Callable[[int], S
 
 def _check_subsets(n: int, size: int) -> None:
     half_out = min(n - size, (n + 1) // 4)
-    if math.comb(n, size) > SUBSETS or math.comb((n + 1) // 2, half_out) > HALVES:
+    if math.comb(n, size) > MAX_SUBSETS or math.comb((n + 1) // 2, half_out) > MAX_HALF_SUBSETS:
         raise ValueError(
             f"mva: {math.comb(n, size)} subsets of {size} of {n} rows are too many to try; use "
             "multi_krum, caf or nnm | trimmed_mean, which have no such search"
@@ -143,7 +149,7 @@ def _check_subsets(n: int, size: int) -> None:
 
 
 def _parts(rows: Subset, size: int) -> Floats:
-    """All subsets of this size, as rows of zeros and ones."""
+    """All subsets of this size, each as a row of zeros and ones."""
     out = list(combinations(range(len(rows)), len(rows) - size))
     parts = np.ones((len(out), len(rows)))
     for part, absent in zip(parts, out, strict=True):
@@ -152,5 +158,5 @@ def _parts(rows: Subset, size: int) -> Floats:
 
 
 def _within(parts: Floats, sq: Floats) -> Floats:
-    """Σ of squared distances within each part."""
+    """The sum of squared distances within each part."""
     return np.asarray(0.5 * np.einsum("ij,ij->i", parts @ sq, parts))
