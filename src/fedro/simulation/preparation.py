@@ -59,7 +59,7 @@ def prepare(
         >>> import fedro
         >>> setup = fedro.prepare(fedro.Experiment(clients=50, byzantine=5, rounds=30))
         >>> setup.sampled, setup.tolerated
-        (18, 6)
+        (15, 5)
     """
     rule, attack = parse_rule(experiment.rule), parse_attack(experiment.attack)
     federation = federation or make_federation(
