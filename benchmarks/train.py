@@ -18,8 +18,8 @@ from fedro.common.streams import stream
 from fedro.models import build
 from fedro.server import State, sample
 from fedro.simulation.experiment import Experiment
-from fedro.simulation.round import jobs, simulate_round
 from fedro.simulation.preparation import prepare
+from fedro.simulation.round import jobs, simulate_round
 from fedro.simulation.setup import draw_batches
 
 BESIDE = Path(__file__).parents[2] / "shared" / "data"

@@ -134,10 +134,11 @@ def show_plan(plan: "Plan") -> None:
 
     from fedro.common.text import counted, percent
 
+    rounds = "The round is" if plan.rounds == 1 else f"All {plan.rounds} rounds are"
     answer = (
         f"Sample [bold]{plan.sampled}[/] of {counted(plan.clients, 'client')} each round, and "
         f"tolerate [bold]{counted(plan.tolerated, 'Byzantine one')}[/].\n"
-        f"All {counted(plan.rounds, 'round')} are free of overruns with probability "
+        f"{rounds} free of overruns with probability "
         f"[bold]{percent(plan.confidence_achieved)}[/] (wanted: {percent(plan.confidence)})."
     )
     console = Console()
