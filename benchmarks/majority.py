@@ -1,9 +1,9 @@
-"""What `clip_step` saves when the last round has more bad clients than the rule tolerates.
+"""The accuracy that `clip_step` saves when the last round of a run is an overrun.
 
-python benchmarks/majority.py
+    python benchmarks/majority.py
 
-Few clients are sampled, on purpose. The bad ones stay within what the rule lets pass, and strike in
-rounds with more than b̂ of them; each run ends with such a round, so nothing is made good after it.
+Too few clients are sampled, on purpose. The attack stays within what the rule lets pass and strikes
+in overruns. Each run ends with an overrun, so no later round repairs the damage.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ import numpy as np
 import fedro
 from fedro.server import sample
 
-SETTING = {
+EXPERIMENT = {
     "dataset": "digits",
     "clients": 50,
     "partition": "dirichlet(alpha=1.0)",
@@ -28,21 +28,22 @@ SETTING = {
     "l2": 1e-4,
 }
 RULES = ["nnm | trimmed_mean", "clip_step | nnm | trimmed_mean"]
-ROUNDS, FEWEST = 60, 15
+ROUNDS = 60
+MIN_ROUNDS_BEFORE_OVERRUN = 15
 
 
-def bad_rounds(seed: int) -> list[int]:
-    """The rounds in which more bad clients are sampled than tolerated."""
-    setup = fedro.prepare(fedro.Experiment(**SETTING, rounds=ROUNDS, seed=seed))
+def overruns(seed: int) -> list[int]:
+    """The rounds in which more Byzantine clients are sampled than tolerated."""
+    setup = fedro.prepare(fedro.Experiment(**EXPERIMENT, rounds=ROUNDS, seed=seed))
     draws = (sample(seed, t, setup.experiment.clients, setup.sampled) for t in range(ROUNDS))
     counts = np.array([setup.byzantine[ids].sum() for ids in draws])
     return [int(t) for t in np.flatnonzero(counts > setup.tolerated)]
 
 
 def accuracy(rule: str, rounds: int, seed: int) -> float:
-    """Of the model after the last round."""
+    """The accuracy of the final model in percent."""
     experiment = fedro.Experiment(
-        **SETTING, rule=rule, rounds=rounds, seed=seed, evaluate_every=rounds
+        **EXPERIMENT, rule=rule, rounds=rounds, seed=seed, evaluate_every=rounds
     )
     *_, last = fedro.run(experiment)
     assert last.score is not None
@@ -50,15 +51,15 @@ def accuracy(rule: str, rounds: int, seed: int) -> float:
 
 
 def table(seeds: range) -> Iterator[str]:
-    """A line for each seed that has such a round once training is under way."""
+    """A line for each seed with an overrun after training has made progress."""
     names = " | ".join(rule.replace("|", chr(92) + "|") for rule in RULES)
-    yield f"| seed | bad rounds | last | {names} |"
+    yield f"| seed | overruns | last | {names} |"
     yield "|---" * (3 + len(RULES)) + "|"
     for seed in seeds:
-        found = bad_rounds(seed)
-        if found and found[-1] >= FEWEST:
-            ends = " | ".join(f"{accuracy(rule, found[-1] + 1, seed):.1f}%" for rule in RULES)
-            yield f"| {seed} | {len(found)} | {found[-1]} | {ends} |"
+        rounds = overruns(seed)
+        if rounds and rounds[-1] >= MIN_ROUNDS_BEFORE_OVERRUN:
+            ends = " | ".join(f"{accuracy(rule, rounds[-1] + 1, seed):.1f}%" for rule in RULES)
+            yield f"| {seed} | {len(rounds)} | {rounds[-1]} | {ends} |"
 
 
 if __name__ == "__main__":

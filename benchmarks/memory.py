@@ -1,4 +1,4 @@
-"""20 GB of updates on disk, aggregated with little memory: python benchmarks/memory.py [GB]."""
+"""Aggregate 20 GB of updates on disk with little memory: python benchmarks/memory.py [GB]."""
 
 import sys
 import tempfile
@@ -9,9 +9,10 @@ import numpy as np
 from rich.progress import Progress
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/helpers"))
-from test_memory import MEGABYTE, peak_extra
-
 from fedro.rules import parse_rule
+from memory import peak_extra
+
+MEGABYTE = 1e6
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
                 rule, start = parse_rule(text, b=40), time.perf_counter()
                 extra = peak_extra(
                     lambda rule=rule, bar=bar, task=task: rule(
-                        updates, progress=lambda done, _: bar.update(task, completed=done)
+                        updates, progress=lambda columns, _: bar.update(task, completed=columns)
                     )
                 )
             seconds = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""Timing that noise disturbs little: candidates take turns, beside what they are compared with."""
+"""Timing on a noisy machine: candidates take turns with the unit that they are compared with."""
 
 import statistics
 import time
@@ -9,9 +9,9 @@ Action = Callable[[], object]
 
 
 class Timed(NamedTuple):
-    """How long an action takes."""
+    """The time that an action takes."""
 
-    seconds: float  # the least
+    seconds: float  # the shortest time
     units: float  # the median of its ratios to the unit
 
 
@@ -22,15 +22,15 @@ def once(action: Action) -> float:
 
 
 def least(action: Action) -> float:
-    """Of three calls: the threads of the action before may still spin during the first."""
+    """The shortest of three calls: during the first, threads of the last action may still spin."""
     return min(once(action) for _ in range(3))
 
 
 def measure(unit: Action, actions: Mapping[str, Action], times: int) -> dict[str, Timed]:
-    """Time each action several times, in turns, and each time the unit right before and after.
+    """Time each action several times, in turns, with the unit right before and after it.
 
-    On a shared machine the memory is twice as fast for some seconds, so a ratio of the least of
-    each would compare one moment with another.
+    On a shared machine, memory can be twice as fast for some seconds. A ratio of two minima would
+    compare different moments.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ["unit", *actions]}
     ratios: dict[str, list[float]] = {name: [] for name in actions}
@@ -42,5 +42,5 @@ def measure(unit: Action, actions: Mapping[str, Action], times: int) -> dict[str
             seconds["unit"].append(after)
             ratios[name].append(2 * own / (before + after))
             before = after
-    found = {name: Timed(min(seconds[name]), statistics.median(ratios[name])) for name in actions}
-    return {"unit": Timed(min(seconds["unit"]), 1.0), **found}
+    timed = {name: Timed(min(seconds[name]), statistics.median(ratios[name])) for name in actions}
+    return {"unit": Timed(min(seconds["unit"]), 1.0), **timed}

@@ -1,7 +1,7 @@
-"""Training speed as ratios in one run: fedro against its own bare parts, and against the plain way.
+"""Training speed of fedro as ratios within one run: to its bare parts, and to plain PyTorch.
 
 python benchmarks/train.py                  # FEMNIST (FEDRO_DATA or ../shared/data) and digits
-python benchmarks/train.py --accuracy 5     # paired seeds: does the fast way cost accuracy?
+python benchmarks/train.py --accuracy 5     # paired seeds: does the speed cost accuracy?
 """
 
 import argparse
@@ -51,7 +51,7 @@ DIGITS = Experiment(
 
 
 class Plain:
-    """The plain way: a loop over clients in float32 with PyTorch's default threads, torch.sort."""
+    """Plain PyTorch: a loop over clients in float32 with the default threads, and torch.sort."""
 
     def __init__(self, setup):
         self.setup = setup
@@ -74,9 +74,9 @@ class Plain:
         e = self.setup.experiment
         torch.nn.utils.vector_to_parameters(self.x.clone(), self.net.parameters())
         optimizer = torch.optim.SGD(self.net.parameters(), lr=e.lr(number), weight_decay=e.l2)
-        dice = stream(e.seed, "batches", number, client)
+        rng = stream(e.seed, "batches", number, client)
         examples = self.setup.federation.train(client)
-        for x, y in zip(*draw_batches(examples, dice, e.local_steps, e.batch_size), strict=True):
+        for x, y in zip(*draw_batches(examples, rng, e.local_steps, e.batch_size), strict=True):
             optimizer.zero_grad()
             F.cross_entropy(self.net(x if x.is_floating_point() else x / 255), y).backward()
             optimizer.step()
@@ -96,7 +96,7 @@ def trimmed_mean(updates, b):
 
 
 def compare(name, experiment, rounds, plain_rounds):
-    """Times of whole rounds, of their bare parts, and of the plain way, taking turns."""
+    """Time whole rounds, their bare parts and plain PyTorch, in turns."""
     setup = prepare(experiment)
     plain = Plain(setup)
     taken = {"round": [], "steps": [], "rule": [], "plain": []}
@@ -152,7 +152,7 @@ def accuracy(setup, model):
 
 
 def paired(experiment, seeds, rounds):
-    """Accuracy of ours and of the plain way from the same streams, and the interval of the gap."""
+    """Accuracy of fedro and of plain PyTorch with the same random streams, and their difference."""
     gaps = []
     for seed in range(seeds):
         setup = prepare(experiment.replace(seed=seed, rounds=rounds, evaluate_every=10**6))
