@@ -44,14 +44,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 
-Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Change a key of the experiment, as in --set rounds=100. May be repeated.",
-    ),
-]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print errors and warnings only.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedro.cli.common import (
-    Changes,
     Quiet,
     app,
     explains_errors,
@@ -34,7 +33,14 @@ def run(
             "compares FedRo with plain averaging under five attacks."
         ),
     ] = None,
-    changes: Changes = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a key of the experiment, as in --set rounds=100. May be repeated.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder. Default: runs/NAME-TIME.")
     ] = None,

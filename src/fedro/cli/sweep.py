@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedro.cli.common import (
-    Changes,
     Quiet,
     app,
     explains_errors,
@@ -28,7 +27,14 @@ if TYPE_CHECKING:
 @explains_errors
 def sweep(
     config: Annotated[str, typer.Argument(help="A TOML file in which any key may hold a list.")],
-    changes: Changes = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change a key, as in --set rounds=100 or --set 'seed=[0, 1, 2]'. May be repeated.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The folder of the sweep. Default: runs/NAME.")
     ] = None,
