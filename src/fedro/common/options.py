@@ -48,8 +48,16 @@ class Condition:
 class Range(Condition):
     """The values that an option may have.
 
-    >>> Range("above 0", lambda value: value > 0)(0.0)
-    False
+    Args:
+        text: The range in words, to be read after "must be".
+        predicate: ``predicate(value)`` returns whether the option may have this value.
+
+    Raises:
+        TypeError: The text is not a text, or the predicate not a function.
+
+    Example:
+        >>> Range("above 0", lambda value: value > 0)(0.0)
+        False
     """
 
     def __call__(self, value: Any) -> bool:
@@ -58,7 +66,18 @@ class Range(Condition):
 
 
 def at_least(least: float) -> Range:
-    """Return the range of numbers that are `least` or more."""
+    """Return the range of the numbers that are not below a limit.
+
+    Args:
+        least: The smallest number allowed.
+
+    Returns:
+        The range, which reads "at least 2".
+
+    Example:
+        >>> at_least(2)(2), at_least(2)(1.5)
+        (True, False)
+    """
     return Range(f"at least {least}", lambda value: value >= least)
 
 

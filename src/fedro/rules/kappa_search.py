@@ -24,11 +24,22 @@ FAILURES_BEFORE_STOP = 60  # changes in a row that do not help, after which a cl
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The worst inputs that `search_kappa` came upon."""
+    """The worst inputs that `search_kappa` came upon.
 
-    kappa: float  # the largest ratio: a lower bound on the rule's true κ
-    updates: Floats = field(repr=False)  # the inputs (n, d); the last b rows are the Byzantine ones
-    evaluations: int  # number of inputs that were tried
+    Attributes:
+        kappa: The largest ratio, a lower bound on the rule's true κ.
+        updates: The inputs (n, d) that attain it; the last b rows are the Byzantine ones.
+        evaluations: Number of inputs that were tried.
+
+    Example:
+        >>> worst = search_kappa("mean", n=5, b=1, seconds=5, enough=100.0)
+        >>> len(worst.updates)
+        5
+    """
+
+    kappa: float
+    updates: Floats = field(repr=False)
+    evaluations: int
 
 
 Found = WorstCase  # an alias, so that programs that use `fedro.Found` keep working

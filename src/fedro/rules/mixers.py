@@ -23,6 +23,7 @@ def nnm(rows: Rows) -> Rows:
     "Nearest-neighbor mixing": y_i = (1/(n−b))·Σ x_j over the n−b rows j that are nearest to x_i.
 
     Example:
+        >>> from fedro.rules import median
         >>> rule = nnm() | median(b=1)
         >>> rule(np.array([[1.0], [2.0], [3.0], [1e9]]))
         array([2.])
@@ -43,6 +44,7 @@ def bucketing(rows: Rows, *, s: int = 2) -> Rows:
         s: Rows per bucket. The last bucket may have fewer.
 
     Example:
+        >>> from fedro.rules import median
         >>> rule = bucketing(s=2) | median(b=1)
         >>> float(rule(np.array([[1.0], [1.0], [1.0], [1.0], [1.0], [1e9]]))[0])
         1.0
@@ -64,6 +66,7 @@ def arc(rows: Rows) -> Rows:
     "Adaptive robust clipping": the limit follows the rows, so there is nothing to tune.
 
     Example:
+        >>> from fedro.rules import trimmed_mean
         >>> rule = arc() | trimmed_mean(b=1)
         >>> rule(np.array([[1.0], [2.0], [3.0], [1e9]]))
         array([2.])
@@ -87,6 +90,7 @@ def clip(rows: Rows, *, limit: float) -> Rows:
         limit: Largest length of a row.
 
     Example:
+        >>> from fedro.rules import mean
         >>> rule = clip(limit=2.0) | mean()
         >>> rule(np.array([[1.0], [1.0], [1e9], [2.0]]))
         array([1.5])
@@ -112,6 +116,7 @@ def clip_step(rows: Rows, *, factor: float = 3.0) -> Rows:
         factor: Largest length of a row, in lengths of the reference.
 
     Example:
+        >>> from fedro.rules import mean
         >>> rule = clip_step(factor=2.0) | mean()
         >>> rule(np.array([[1.0], [1.0], [1e9], [2.0]]), reference=np.array([1.0]))
         array([1.5])

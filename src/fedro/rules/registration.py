@@ -20,7 +20,12 @@ class RuleFactory(Protocol[P]):
     """What `register` makes of a function: ``krum(b=2, original=True)`` returns a `Rule`.
 
     The options are those of the function, all by keyword. `b` is the number of Byzantine rows to
-    tolerate; without it, give b when the rule is called.
+    tolerate; without it, give b when the rule is called. `entry` is the rule's entry in the table.
+
+    Example:
+        >>> from fedro.rules import krum
+        >>> str(krum(b=2, original=True)), krum.entry.name
+        ('krum(original=True, b=2)', 'krum')
     """
 
     entry: RuleEntry  # what the table knows about the rule

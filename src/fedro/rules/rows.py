@@ -43,6 +43,12 @@ class Rows(Protocol):
 
     Numbers are computed when first asked for and then kept. Asking for them may remove rows that
     are not finite or much too far off to be honest; the pipeline then starts again without them.
+
+    Example::
+
+        def medoid(rows: Rows) -> Any:
+            scores = np.sqrt(rows.sq).sum(axis=1)
+            return rows.combine(np.eye(rows.n)[np.argmin(scores)])
     """
 
     @property

@@ -42,18 +42,38 @@ ANY = Validity("any b", lambda n, b: b < n)
 
 @dataclass(frozen=True)
 class RuleEntry:
-    """What the table knows about one rule or mixer."""
+    """What the table `RULES` knows about one rule or mixer.
+
+    Attributes:
+        name: Name in the table.
+        function: ``function(rows, *, options)`` returns the aggregate, or rows if it is a mixer.
+        options: The options of the function, which check the values given for them.
+        mixer: Whether it comes before a rule and changes the rows.
+        valid: For which n and b it may be used.
+        cost: Running time.
+        source: Publication.
+        weighted: Whether it takes data-set sizes as weights.
+        reference: Whether it uses a trusted vector: "no", "optional" or "needed".
+        kappa: The proved κ for the default options as a function of n and b, and for a mixer also
+            of the κ of what comes after it. None if there is no proof.
+        kappa_source: Where the proof is.
+
+    Example:
+        >>> from fedro.rules import RULES
+        >>> RULES["krum"].valid.text, RULES["krum"].source
+        ('2b < n', 'Blanchard et al. 2017')
+    """
 
     name: str
-    function: Callable[..., Any]  # (rows, *, options) -> the aggregate, or rows if it is a mixer
+    function: Callable[..., Any]
     options: Options
     mixer: bool = False
     valid: Validity = MAJORITY
     cost: str = ""
-    source: str = ""  # the publication
-    weighted: bool = False  # takes data-set sizes as weights
-    reference: Reference = "no"  # whether it compares rows with a trusted vector
-    kappa: Callable[..., float] | None = None  # (n, b), and for a mixer the κ of what follows it
+    source: str = ""
+    weighted: bool = False
+    reference: Reference = "no"
+    kappa: Callable[..., float] | None = None
     kappa_source: str = ""
 
     @property
