@@ -48,6 +48,7 @@ API = {  # every name that users may rely on, by what it is for
         "rules.Rows",
         "search_kappa",
         "WorstCase",
+        "Found",
     ],
     "Attack": [
         "parse_attack",
@@ -147,6 +148,8 @@ def _entry(name: str, value: Any) -> str:
     heading = f"### fedro.{name}"
     if not callable(value):
         return f"{heading}\n\nA mapping from the name of each {value.kind} to its entry."
+    if inspect.isclass(value) and value.__name__ != name.rpartition(".")[2]:
+        return f"{heading}\n\nAnother name of `{value.__name__}`."
     if inspect.isclass(value):
         return "\n\n".join([heading, *_class(name.rpartition(".")[2], value)])
     return f"{heading}\n\n{_code(_signature(value.__name__, value))}\n\n{_docstring(_doc(value))}"
