@@ -17,7 +17,7 @@ from fedro.simulation.client import local_update
 from fedro.simulation.preparation import prepare
 from fedro.simulation.round import client_examples, make_job
 
-PLAN = fedro.plan(clients=150, byzantine=15, rounds=10)
+PLAN = fedro.plan(clients=150, byzantine=15, rounds=4)
 EXPERIMENT = fedro.Experiment(
     dataset="digits",
     model="mlp(hidden=32)",
@@ -27,7 +27,8 @@ EXPERIMENT = fedro.Experiment(
     sampled=PLAN.sampled,
     tolerated=PLAN.tolerated,
     rounds=PLAN.rounds,
-    client_lr=0.3,
+    local_steps=30,
+    client_lr=0.5,
     engine="inline",
 )
 client, server = ClientApp(), ServerApp()

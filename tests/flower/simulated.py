@@ -48,7 +48,7 @@ def main(grid, context):
     plan = fedro.plan(clients=15, byzantine=3, rounds=50, sampled=11)
     strategy = FedRo(plan=plan, folder=sys.argv[1], resume=True, seed=0, evaluate_every=5)
     start = ArrayRecord({"w": Array(np.zeros((3, 4), np.float32))})
-    config = ConfigRecord({"lr": 0.5})
+    config = ConfigRecord({"lr": 0.75})
     rounds = int(sys.argv[2])
     result = strategy.start(grid, start, num_rounds=rounds, timeout=60, train_config=config)
     error = float(abs(result.arrays["w"].numpy() - TARGET).max())

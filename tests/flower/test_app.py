@@ -12,7 +12,7 @@ from fake_flower import FakeGrid
 from fedro.runs import RunFolderError, read
 from fedro.simulation.round import jobs
 from fedro_app import client_app, server_app
-from fedro_app.bad import alone, attacks_of, now
+from fedro_app.attackers import attack_in_round, attacks_of, parse_lone_attack
 from fedro_app.task import plan_of, setup_of, with_clients
 from flower_app import APP, run_config
 
@@ -84,7 +84,7 @@ SENT = {
 
 
 @pytest.mark.parametrize("attack", SENT)
-def test_what_a_bad_client_sends(attack):
+def test_what_an_attacker_sends(attack):
     config = run_config(attackers="1", attack=attack)
     setup = setup_of(with_clients(config, 10))
     arrays = ArrayRecord(setup.build().state_dict())
@@ -100,7 +100,7 @@ def test_what_a_bad_client_sends(attack):
 
 
 def test_what_clients_send_is_what_a_simulation_has():
-    """The same batches and dice: a deployment can be compared with `fedro.run`."""
+    """The same batches and random streams: a deployment can be compared with `fedro.run`."""
     setup = setup_of(with_clients(run_config(), 10))
     with setup.make_engine() as engine:
         ids = np.array([4])
@@ -139,7 +139,7 @@ def test_what_clients_send_is_what_a_simulation_has():
         ({"evaluate-every": -1}, r"evaluate-every=-1: must be at least 0"),
     ],
 )
-def test_a_bad_run_config_is_told_what_is_wrong(tmp_path, changes, reason):
+def test_what_is_wrong_with_a_run_config_is_said(tmp_path, changes, reason):
     config = run_config(**{"folder": str(tmp_path / "run"), **changes})
     with pytest.raises(ValueError, match=reason):
         server_app.app(FakeGrid(10), context(config))
@@ -149,7 +149,7 @@ def test_a_bad_run_config_is_told_what_is_wrong(tmp_path, changes, reason):
 def test_a_node_must_be_one_of_the_clients():
     for client, clients in ((10, 10), (0, 9), (None, 10)):
         with pytest.raises(ValueError, match="start as many SuperNodes"):
-            client_app.who_am_i(context(run_config(clients=10), client, clients), 0)
+            client_app.identify(context(run_config(clients=10), client, clients), 0)
 
 
 def test_the_number_of_clients_can_be_seen_in_simulations():
@@ -159,10 +159,10 @@ def test_the_number_of_clients_can_be_seen_in_simulations():
     assert (plan.byzantine, plan.sampled) == (0, 2)
 
 
-def test_with_two_nodes_the_server_says_that_none_may_be_bad(tmp_path, caplog):
+def test_with_two_nodes_the_server_says_that_none_can_be_tolerated(tmp_path, caplog):
     config = run_config(**{"folder": str(tmp_path / "run"), "num-server-rounds": 1})
     server_app.app(app_grid(config, 2), context(config))
-    assert "With 2 nodes none may be bad" in caplog.text
+    assert "With 2 nodes no Byzantine client can be tolerated" in caplog.text
     assert read(tmp_path / "run").finished
 
 
@@ -172,8 +172,12 @@ def test_attackers_are_named_with_their_attacks():
     assert attacks_of(run_config(attackers="4"), 10) == {4: "sign_flip"}
     assert attacks_of(run_config(attackers=4), 10) == {4: "sign_flip"}
     assert attacks_of(run_config(), 10) == {}
-    assert [now("nan / wrong-shape", round) for round in range(3)] == ["nan", "wrong-shape", "nan"]
-    assert str(alone("sign_flip")) == "sign_flip(own=True)"
+    assert [attack_in_round("nan / wrong-shape", round) for round in range(3)] == [
+        "nan",
+        "wrong-shape",
+        "nan",
+    ]
+    assert str(parse_lone_attack("sign_flip")) == "sign_flip(own=True)"
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own

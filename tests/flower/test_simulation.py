@@ -34,14 +34,14 @@ def run_app(name, folder, *words):
 
 @pytest.mark.slow
 def test_an_app_with_bad_clients_learns(tmp_path):
-    done = run_app("simulated.py", tmp_path, "10")
+    done = run_app("simulated.py", tmp_path, "6")
     found = re.search(r"ERROR (\S+) LOSS (\S+)", done.stdout)
     assert found is not None, done.stdout[-3000:] + done.stderr[-3000:]
     assert float(found[1]) < 0.03
     assert float(found[2]) < 0.001  # and not the liar's
     run = read(tmp_path / "run")
     assert run.finished
-    assert [line["void"] for line in run.rounds] == [None] * 10
+    assert [line["void"] for line in run.rounds] == [None] * 6
     rejected = [line["rejected"] for line in run.rounds]
     missing = [line["missing"] for line in run.rounds]
     assert any(rejected)

@@ -1,4 +1,4 @@
-"""A client: K steps of SGD on its own data; or, if the run config says so, a bad one."""
+"""A client: K steps of SGD on its own data; or an attacker, if the run config says so."""
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
@@ -9,7 +9,15 @@ from fedro.models import FlatModel
 from fedro.simulation.client import evaluate, local_update
 from fedro.simulation.round import make_job
 from fedro.simulation.setup import Setup
-from fedro_app.bad import BREAKDOWNS, alone, attacks_of, break_down, forge, misshapen, now
+from fedro_app.attackers import (
+    FAILURES,
+    attack_in_round,
+    attacks_of,
+    fail,
+    forge,
+    misshapen,
+    parse_lone_attack,
+)
 from fedro_app.task import setup_of, with_clients
 
 app = ClientApp()
@@ -17,17 +25,17 @@ app = ClientApp()
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """The new weights."""
+    """Train for K steps and return the new weights."""
     config = message.content["config"]
     round, lr = int(config["server-round"]) - 1, float(config["lr"])
-    setup, client, bad = who_am_i(context, round)
-    break_down(bad, context.run_config)
+    setup, client, attack = identify(context, round)
+    fail(attack, context.run_config)
     model, start = received(setup, message)
     examples = setup.federation.train(client)
-    forger = alone(bad) if bad and bad not in BREAKDOWNS else None
+    forger = parse_lone_attack(attack) if attack and attack not in FAILURES else None
     if forger is not None:
-        dice = stream(setup.experiment.seed, "poison", client)
-        examples = forger.poison(examples, setup.federation.classes, dice)
+        rng = stream(setup.experiment.seed, "poison", client)
+        examples = forger.poison(examples, setup.federation.classes, rng)
     job = make_job(setup, 0, lambda: examples, "batches", round, client)
     x, y = (part.to(setup.device) for part in job.batches())
     update = torch.empty_like(start)
@@ -36,7 +44,7 @@ def train(message: Message, context: Context) -> Message:
     if forger is not None:
         forge(forger, setup, start, update, round, client)
     tensors = model.tensors(start + update)
-    if bad == "wrong-shape":
+    if attack == "wrong-shape":
         tensors = misshapen(tensors)
     metrics = MetricRecord({"train_loss": loss, "num-examples": len(examples.y)})
     return Message(
@@ -46,14 +54,14 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate_(message: Message, context: Context) -> Message:
-    """Loss and accuracy on this client's test data; a bad one claims that all is wrong."""
+    """Loss and accuracy on this client's test data. An attacker claims that everything is wrong."""
     round = int(message.content["config"]["server-round"]) - 1
-    setup, client, bad = who_am_i(context, round)
-    break_down(bad, context.run_config)
+    setup, client, attack = identify(context, round)
+    fail(attack, context.run_config)
     model, weights = received(setup, message)
     x, y = (part.to(setup.device) for part in setup.federation.test(client))
     claimed: dict[str, float] = {"num-examples": len(y)}
-    if bad:
+    if attack:
         claimed |= {"eval_loss": 1e9, "eval_acc": 0.0}
     elif len(y):
         losses, right = evaluate(model, weights, x, y, setup.local_training)
@@ -61,8 +69,8 @@ def evaluate_(message: Message, context: Context) -> Message:
     return Message(RecordDict({"metrics": MetricRecord(claimed)}), reply_to=message)
 
 
-def who_am_i(context: Context, round: int) -> tuple[Setup, int, str | None]:
-    """The experiment, this client's number in it, and what it does in a round if it is bad."""
+def identify(context: Context, round: int) -> tuple[Setup, int, str | None]:
+    """The experiment, this client's number in it, and its attack in this round, if any."""
     client, of = (context.node_config.get(key) for key in ("partition-id", "num-partitions"))
     config = with_clients(context.run_config, of)
     clients = int(config["clients"])
@@ -71,12 +79,12 @@ def who_am_i(context: Context, round: int) -> tuple[Setup, int, str | None]:
             f"partition-id={client} of num-partitions={of}, and the run config has clients="
             f"{clients}: start as many SuperNodes, with partition-id from 0 to {clients - 1}"
         )
-    bad = attacks_of(config, clients).get(client)
-    return setup_of(config), client, None if bad is None else now(bad, round)
+    attack = attacks_of(config, clients).get(client)
+    return setup_of(config), client, None if attack is None else attack_in_round(attack, round)
 
 
 def received(setup: Setup, message: Message) -> tuple[FlatModel, torch.Tensor]:
-    """The server's model, to be trained, and its weights as one vector."""
+    """The server's model as a module to train, and its weights as one vector."""
     module = setup.build()
     module.load_state_dict(message.content["arrays"].to_torch_state_dict())
     model = FlatModel(module, setup.device)

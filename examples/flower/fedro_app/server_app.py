@@ -8,23 +8,25 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedro.common.checks import count, number
 from fedro.flower import FedRo
-from fedro_app.bad import attacks_of
+from fedro_app.attackers import attacks_of
 from fedro_app.task import log, plan_of, setup_of, with_clients, yes_or_no
 
-MORE = "flwr run … --federation-config 'num-supernodes=10'"
+SIMULATE_MORE = "flwr run … --federation-config 'num-supernodes=10'"
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train for the rounds that are left, and say where the model is."""
+    """Train for the remaining rounds, and log where the model is."""
     config = with_clients(context.run_config, len(list(grid.get_node_ids())))
     plan, setup = plan_of(config), setup_of(config)
     timeout = number("timeout", config["timeout"], "seconds > 0", lambda x: x > 0)
-    drill = attacks_of(config, plan.clients)
+    attackers = attacks_of(config, plan.clients)
     if not plan.byzantine and config["byzantine"] != context.run_config["byzantine"]:
-        log.warning("With %d nodes none may be bad. Simulate more of them: %s", plan.clients, MORE)
-    log.info("%d clients, of whom %d may be bad; %d are", plan.clients, plan.byzantine, len(drill))
+        text = "With %d nodes no Byzantine client can be tolerated. Simulate more nodes: %s"
+        log.warning(text, plan.clients, SIMULATE_MORE)
+    text = "%d clients: the plan is for up to %d Byzantine ones, %d attack"
+    log.info(text, plan.clients, plan.byzantine, len(attackers))
     folder, e = folder_of(str(config["folder"])), setup.experiment
     strategy = FedRo(
         plan=plan,
@@ -42,9 +44,9 @@ def main(grid: Grid, context: Context) -> None:
     )
     start = ArrayRecord(setup.build().state_dict())
     strategy.start(grid, start, num_rounds=e.rounds, timeout=timeout)
-    log.info("The model is in %s: fedro report %s shows the run", folder, folder)
+    log.info("The model is in %s. To see the run: fedro report %s", folder, folder)
 
 
 def folder_of(text: str) -> Path:
-    """The run folder; a new one if none is named."""
+    """The run folder, or a new one if none is given."""
     return Path(text or f"runs/flower-{datetime.now():%Y%m%d-%H%M%S}").expanduser().absolute()

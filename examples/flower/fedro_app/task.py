@@ -1,4 +1,4 @@
-"""What server and clients agree on: the plan, the experiment, its data and its model."""
+"""What server and clients share: the plan, the experiment, its data and its model."""
 
 import logging
 from collections.abc import Mapping
@@ -13,36 +13,45 @@ from fedro.simulation.preparation import DEFAULT_SAMPLED, prepare
 from fedro.simulation.setup import Setup
 
 Config = Mapping[str, bool | float | int | str]
-PLANNED = ("byzantine", "sampled", "tolerated", "attack")  # of the experiment: the app has its own
+PLANNED = (
+    "byzantine",
+    "sampled",
+    "tolerated",
+    "attack",
+)  # keys of an experiment that the run config replaces
 log = logging.getLogger("flwr")
 
 
-def with_clients(config: Config, seen: object) -> Config:
-    """The run config with the number of clients: as given, else as many as are seen."""
+def with_clients(config: Config, online: object) -> Config:
+    """The run config with the number of clients: as given, or else those online."""
     if given := count("clients", config["clients"], 0):
         return {**config, "clients": given}
-    clients = count("num-partitions", seen, 1)
-    bad = parse_share_of("byzantine", str(config["byzantine"]), clients)
-    if str(config["byzantine"]).endswith("%") and 2 * bad >= clients:
-        return {**config, "clients": clients, "byzantine": 0}  # too few; the server says so
+    clients = count("num-partitions", online, 1)
+    byzantine = parse_share_of("byzantine", str(config["byzantine"]), clients)
+    if str(config["byzantine"]).endswith("%") and 2 * byzantine >= clients:
+        return {
+            **config,
+            "clients": clients,
+            "byzantine": 0,
+        }  # the server warns that these are too few
     return {**config, "clients": clients}
 
 
 def plan_of(config: Config) -> fedro.Plan:
-    """n̂ and b̂ for this federation."""
+    """The plan for this federation."""
     clients = count("clients", config["clients"], 1)
-    bad = parse_share_of("byzantine", str(config["byzantine"]), clients)
+    byzantine = parse_share_of("byzantine", str(config["byzantine"]), clients)
     sampled = count("sampled", config["sampled"], 0, clients, "clients")
     dropout = number("dropout", config["dropout"], "0 ≤ dropout < 1", lambda x: 0 <= x < 1)
     e = experiment_of(config)
     return fedro.plan(
         clients=clients,
-        byzantine=bad,
+        byzantine=byzantine,
         rounds=e.rounds,
         confidence=e.confidence,
         bound=e.bound,
         rule=e.rule,
-        sampled=sampled or (None if bad else min(clients, DEFAULT_SAMPLED)),
+        sampled=sampled or (None if byzantine else min(clients, DEFAULT_SAMPLED)),
         available=count("available", config["available"], 0, clients, "clients") or None,
         dropout=dropout,
         retries=count("retries", config["retries"], 0),
@@ -67,7 +76,7 @@ def experiment_of(config: Config) -> Experiment:
 
 
 def setup_of(config: Config) -> Setup:
-    """Data, model and recipe; read once in a process."""
+    """The experiment with its data and model. Each process prepares it once."""
     return _setup_of(tuple(sorted(config.items())))
 
 
@@ -80,7 +89,7 @@ def _setup_of(items: tuple[tuple[str, bool | float | int | str], ...]) -> Setup:
 
 
 def yes_or_no(config: Config, key: str) -> bool:
-    """A value that is true or false."""
+    """The value of a key that must be true or false."""
     value = config[key]
     if not isinstance(value, bool):
         raise ValueError(f"{key}={value!r}: must be true or false")

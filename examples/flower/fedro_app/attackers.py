@@ -1,4 +1,4 @@
-"""What bad clients do: attacks of fedro that a client can do alone, and ways to break down."""
+"""What Byzantine clients do: attacks that a client can carry out alone, and ways to fail."""
 
 import os
 import signal
@@ -14,13 +14,13 @@ from fedro.common.streams import stream
 from fedro.simulation.setup import Setup
 from fedro_app.task import Config
 
-ALONE = {"own data", "own update"}  # what a client knows who has no friends
-BREAKDOWNS = ("raise", "crash", "wrong-shape")
-NOT_ALONE = ("takeover", "silent_when_weak")  # they depend on how many bad ones are invited
+KNOWN_ALONE = {"own data", "own update"}  # what a client knows that sees no other clients
+FAILURES = ("raise", "crash", "wrong-shape")
+NOT_ALONE = ("takeover", "silent_when_weak")  # depend on how many Byzantine clients are invited
 
 
 def attacks_of(config: Config, clients: int) -> dict[int, str]:
-    """Who is bad, by partition, and what each does."""
+    """The attack of each attacker, by partition."""
     who = [part.strip() for part in str(config["attackers"]).split(",") if part.strip()]
     if wrong := [part for part in who if not (part.isdecimal() and int(part) < clients)]:
         raise ValueError(
@@ -35,18 +35,18 @@ def attacks_of(config: Config, clients: int) -> dict[int, str]:
         )
     for text in what:
         for kind in text.split("/"):
-            _ = kind.strip() in BREAKDOWNS or alone(kind)
+            _ = kind.strip() in FAILURES or parse_lone_attack(kind)
     return dict(zip(map(int, who), what if len(what) > 1 else what * len(who), strict=True))
 
 
-def now(text: str, round: int) -> str:
-    """What a bad client does in this round: attacks with "/" between them come by turns."""
+def attack_in_round(text: str, round: int) -> str:
+    """What an attacker does in this round: attacks separated by "/" take turns."""
     kinds = text.split("/")
     return kinds[round % len(kinds)].strip()
 
 
-def alone(text: str) -> Attack:
-    """The attack, if a client can do it that sees no others; `sign_flip` flips its own update."""
+def parse_lone_attack(text: str) -> Attack:
+    """The attack, if a client can carry it out alone. `sign_flip` flips its own update."""
     stages = tuple(
         stage._replace(options={"own": True, **stage.options})
         if stage.name == "sign_flip"
@@ -54,24 +54,26 @@ def alone(text: str) -> Attack:
         for stage in parse_attack(text).stages
     )
     attack = Attack(stages)
-    if attack.knows <= ALONE and not {stage.name for stage in stages} & {*NOT_ALONE}:
+    if attack.knows <= KNOWN_ALONE and not {stage.name for stage in stages} & {*NOT_ALONE}:
         return attack
     names = [
-        name for name, e in ATTACKS.items() if e.knowledge({}) <= ALONE and name not in NOT_ALONE
+        name
+        for name, e in ATTACKS.items()
+        if e.knowledge({}) <= KNOWN_ALONE and name not in NOT_ALONE
     ]
     raise ValueError(
         f"attack={text!r}: a client alone cannot do that, it sees no updates but its own; use one "
-        f"of {', '.join([*names, 'sign_flip', *BREAKDOWNS])}"
+        f"of {', '.join([*names, 'sign_flip', *FAILURES])}"
     )
 
 
-def break_down(kind: str | None, config: Config) -> None:
-    """Raise, crash, or be silent until it is too late."""
+def fail(kind: str | None, config: Config) -> None:
+    """Raise, crash, or stay silent until the server has stopped waiting."""
     if kind == "raise":
         raise RuntimeError("this client is told to fail")
     if kind == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind and kind not in BREAKDOWNS and "silence" in alone(kind).hooks:
+    if kind and kind not in FAILURES and "silence" in parse_lone_attack(kind).hooks:
         time.sleep(1.2 * float(config["timeout"]))
         raise TimeoutError("this client is told to be silent")
 
@@ -79,7 +81,7 @@ def break_down(kind: str | None, config: Config) -> None:
 def forge(
     attack: Attack, setup: Setup, model: Tensor, update: Tensor, round: int, client: int
 ) -> None:
-    """Write over the update what a bad client sends instead."""
+    """Replace the update by the forged one, in place."""
     rows, e = update[None], setup.experiment
     view = View(
         updates=rows,
