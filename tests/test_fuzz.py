@@ -26,8 +26,8 @@ from fedro.runs.checkpoints import pack_tensors, unpack, unpack_tensors
 from fedro.runs.errors import DamagedError
 from fedro.server import screen
 from fedro.simulation.experiment import Experiment, read_experiment
-from fedro.simulation.recording import run_into
 from fedro.simulation.preparation import prepare
+from fedro.simulation.recording import run_into
 from fedro.simulation.sweeps import read_sweep
 from sample_data import femnist_table, write_leaf, write_parquet
 
@@ -190,7 +190,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @given(st.data())
-@examples(25)
+@examples(12)
 def test_a_damaged_run_is_told_and_left_alone(
     tmp_path: Path, finished: Path, data: st.DataObject
 ) -> None:
@@ -247,7 +247,7 @@ def newest(folder: Path) -> Path:
 
 @pytest.mark.slow
 @given(bits, st.none() | st.integers(0, 2**20))
-@examples(25)
+@examples(12)
 def test_a_damaged_checkpoint_changes_no_bit_of_the_result(
     tmp_path: Path, stopped: Path, finished: Path, changes: list[tuple[int, int]], cut: int | None
 ) -> None:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_killed_in_every_way(tmp_path: Path) -> None:
-    killed = kills.soak(tmp_path, times=len(kills.WAYS), seed=2, rounds=60)
+    killed = kills.soak(tmp_path, times=len(kills.WAYS), seed=2, rounds=30)
     assert killed.total() == len(kills.WAYS)
 
 

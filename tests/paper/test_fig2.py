@@ -6,8 +6,7 @@ import pytest
 from scipy import stats
 
 from fedro.paper import fig2
-from fedro.simulation.sweeps import sweep
-from paper_cases import planned
+from paper_cases import planned, run_here
 
 
 def test_figure_2_has_the_settings_of_the_papers_table() -> None:
@@ -88,7 +87,7 @@ def test_figure_2_without_a_run_to_compare_with_says_nothing_of_that_seed(tmp_pa
     runs = planned("fig2", "smoke")
     small = {name: e.replace(rounds=1) for name, e in runs.experiments.items()}
     wanted = ["digits,sampled=1,seed=0", "digits,sampled=21,seed=0", "digits,sampled=1,seed=1"]
-    sweep({name: small[name] for name in wanted}, tmp_path)
+    run_here({name: small[name] for name in wanted}, tmp_path)
     failed = {row["run"]: row["failed"] for row in fig2.tabulate(runs, tmp_path)}
     assert failed["digits,sampled=1,seed=1"] is None
     assert failed["digits,sampled=21,seed=0"] is False

@@ -1,22 +1,30 @@
 """Reproducing a figure: its files, its runs, and what happens when runs are missing."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from fedro.cli import app
-from fedro.paper import FigureRequest, fig3, reproduce_figure
+from fedro.paper import FigureRequest, fig2, fig3, reproduce_figure
 from fedro.runs import read
-from fedro.simulation.sweeps import read_sweep, sweep
-from paper_cases import planned, redraw, rows_of
+from fedro.simulation.sweeps import read_sweep
+from paper_cases import planned, redraw, rows_of, run_here
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _few_rounds() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fig2, "SMOKE_ROUNDS", 4)
+        yield
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Figure 3 at the smallest scale, with one seed."""
     out = tmp_path_factory.mktemp("figures")
-    reproduce_figure("fig3", fig3.FIGURE, FigureRequest("smoke", seeds=1), out, sweep)
+    reproduce_figure("fig3", fig3.FIGURE, FigureRequest("smoke", seeds=1), out, run_here)
     return out / "fig3-smoke"
 
 

@@ -39,8 +39,8 @@ def growth(rounds: int, folder: Path) -> tuple[float, float]:
     """Megabytes after a tenth of the rounds, and at the end."""
     experiment = fedro.Experiment(**SETTINGS, rounds=rounds)
     early = 0.0
-    for done in fedro.run_into(folder / "run", experiment):
-        if done.round + 1 == rounds // 10:
+    for round_ in fedro.run_into(folder / "run", experiment):
+        if round_.round + 1 == rounds // 10:
             early = anonymous()
     return early, anonymous()
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedro.runs import read
 from fedro.common.atomic_files import TEMPORARY_SUFFIX
+from fedro.runs import read
 
 SETTINGS = {
     "dataset": "digits",
@@ -35,7 +35,7 @@ SETTINGS = {
     "workers": 2,
 }
 WAYS = ["main", "worker", "all", "writing", "disk"]
-PATIENCE = 120.0  # seconds that any one start may take
+START_TIMEOUT = 120.0  # seconds
 
 
 def command(path: Path, rounds: int) -> list[str]:
@@ -69,7 +69,7 @@ def started(path: Path, rounds: int, room: int | None = None) -> Iterator[subpro
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        child.communicate(timeout=PATIENCE)
+        child.communicate(timeout=START_TIMEOUT)
 
 
 def workers_of(pid: int) -> list[int]:
@@ -85,7 +85,7 @@ def kill(child: subprocess.Popen[str], way: str, path: Path, delay: float) -> bo
     began = time.monotonic()
     while child.poll() is None and time.monotonic() - began < delay:
         time.sleep(0.001)
-    while way == "writing" and child.poll() is None and time.monotonic() - began < PATIENCE:
+    while way == "writing" and child.poll() is None and time.monotonic() - began < START_TIMEOUT:
         if any(name.endswith(TEMPORARY_SUFFIX) for name in names(path)):
             break
     if child.poll() is not None:
@@ -93,7 +93,7 @@ def kill(child: subprocess.Popen[str], way: str, path: Path, delay: float) -> bo
     if way == "worker" and (found := workers_of(child.pid)):
         os.kill(found[-1], signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=PATIENCE)
+            child.wait(timeout=START_TIMEOUT)
     elif way == "all":
         os.killpg(child.pid, signal.SIGKILL)
     else:
@@ -126,7 +126,7 @@ def outcome(path: Path) -> tuple[Any, ...]:
 def finish(path: Path, rounds: int) -> None:
     """Let it run to the end."""
     with started(path, rounds) as child:
-        _, error = child.communicate(timeout=10 * PATIENCE)
+        _, error = child.communicate(timeout=10 * START_TIMEOUT)
         assert child.returncode == 0, error
 
 
@@ -135,7 +135,7 @@ def soak(folder: Path, times: int, seed: int = 1, rounds: int = 300) -> Counter[
 
     A run that comes to its end is compared with one left alone, and another is begun.
     """
-    dice, killed, path = random.Random(seed), Counter[str](), folder / "killed"
+    rng, killed, path = random.Random(seed), Counter[str](), folder / "killed"
     began = time.monotonic()
     finish(folder / "whole", rounds)
     usual = time.monotonic() - began
@@ -146,10 +146,10 @@ def soak(folder: Path, times: int, seed: int = 1, rounds: int = 300) -> Counter[
             assert outcome(path) == outcome(folder / "whole"), "another result"
             path = folder / f"killed-{number}"
         way = WAYS[number % len(WAYS)]
-        room = dice.randrange(2_000, 40_000) if way == "disk" else None
+        room = rng.randrange(2_000, 40_000) if way == "disk" else None
         before = saved(path)
         with started(path, rounds, room) as child:
-            stopped = kill(child, way, path, dice.uniform(0, 0.6 * usual))
+            stopped = kill(child, way, path, rng.uniform(0, 0.6 * usual))
             if stopped or (way == "disk" and child.returncode):  # a full disk ends it
                 killed[way] += 1
         assert saved(path) >= before, f"checkpoints of round {before} are lost"

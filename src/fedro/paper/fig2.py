@@ -33,6 +33,7 @@ PAPER_SIZE = 30  # the threshold that the paper sees
 FAILURE_SHARE = 0.5  # of the accuracy at the largest n̂; a run with less has failed
 SIGNIFICANCE = 0.05
 MAX_MIXED_SIZES = 2  # sizes at which only some seeds fail, for a clear threshold
+SMOKE_ROUNDS = 40
 MIN_SEEDS = 3  # for comparing counts with a probability
 
 
@@ -48,7 +49,7 @@ def plan_runs(request: FigureRequest) -> FigureRuns:
     if request.scale == "smoke":
         name, sizes, seeds = "digits", (1, 4, 7, 10, 13, 16, 21), 2
         base = smoke(base).replace(byzantine=10)
-        reductions = ["digits, 50 clients of which 10 are Byzantine, 40 rounds"]
+        reductions = [f"digits, 50 clients of which 10 are Byzantine, {SMOKE_ROUNDS} rounds"]
     points = {
         f"sampled={n}": ({"sampled": n, "tolerated": b}, base.replace(sampled=n, tolerated=b))
         for n in sizes
@@ -74,7 +75,7 @@ def plan_runs(request: FigureRequest) -> FigureRuns:
 
 def smoke(base: Experiment) -> Experiment:
     """A setting that takes seconds, with the data and model of the demo."""
-    changes = {"rounds": 40, "local_steps": 5, "client_lr": 0.1, "evaluate_every": 10}
+    changes = {"rounds": SMOKE_ROUNDS, "local_steps": 5, "client_lr": 0.1, "evaluate_every": 10}
     kept = {"attack": base.attack, "rule": base.rule, "l2": base.l2}
     return read_experiment("demo").replace(**changes, **kept)
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 
 from fedro.common.figures import STYLE
-from fedro.paper.fig2 import smoke
+from fedro.paper.fig2 import SMOKE_ROUNDS, smoke
 from fedro.paper.figure import (
     ATTACK_DEFAULTS,
     ATTACKS,
@@ -57,7 +57,9 @@ def plan_runs(request: FigureRequest) -> FigureRuns:
     bases = {"femnist": femnist, "cifar10": cifar}
     if request.scale == "smoke":
         bases, seeds = {"digits": smoke(femnist).replace(byzantine=5, sampled=15, tolerated=7)}, 2
-        reductions = {"digits": "digits, 50 clients of which 5 are Byzantine, 40 rounds"}
+        reductions = {
+            "digits": f"digits, 50 clients of which 5 are Byzantine, {SMOKE_ROUNDS} rounds"
+        }
     bases = select_datasets(bases, request)
     panels = [_panel(name, base, request.seeds or seeds) for name, base in bases.items()]
     choices = [
