@@ -31,7 +31,7 @@ from fedro.common.stages import Stage
 from fedro.rules import parse_rule
 
 
-def test_what_each_attack_says() -> None:
+def test_what_each_attack_knows() -> None:
     knows = {str(attack): ", ".join(sorted(attack.knows)) or "nothing" for attack in VARIANTS}
     assert knows["sign_flip"] == knows["alie"] == knows["mimic"] == "honest updates"
     assert knows["sign_flip(own=True)"] == "own update"
@@ -109,7 +109,7 @@ def test_texts() -> None:
     assert parse_attack("foe(tau=2)") == parse_attack("foe(tau=2.0)")
     assert hash(parse_attack("foe(tau=2)")) == hash(parse_attack("foe(tau=2.0)"))
     assert parse_attack("foe") != parse_attack("alie")
-    assert set(ATTACKS) <= set(attacks.__all__)
+    assert set(EVERY) <= set(attacks.__all__)
     with pytest.raises(AttributeError, match="no_such"):
         _ = attacks.no_such
 

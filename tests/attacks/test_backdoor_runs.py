@@ -55,7 +55,7 @@ def test_a_restraint_of_your_own_is_checked_before_the_run(
         prepare(DIGITS.replace(attack="backdoor | odd"))
 
 
-def test_only_the_bad_are_held_back() -> None:
+def test_constrain_shortens_only_byzantine_updates() -> None:
     free, held = (DIGITS.replace(attack=a) for a in ("backdoor", "backdoor | constrain(alpha=0.1)"))
     updates = []
     for experiment in (free, held):
@@ -83,26 +83,32 @@ def plain_backdoor(experiment: Experiment, state: State, target: int) -> float:
     return float(np.mean(fooled))
 
 
-def test_the_score_is_the_share_of_honest_examples_that_are_fooled() -> None:
-    *_, done = run(DIGITS)
-    assert done.final == done.score
-    assert done.final is not None
-    assert done.final.backdoor == pytest.approx(plain_backdoor(DIGITS, done.state, 3), abs=1e-12)
-    assert 0 < done.final.backdoor < 1
+@pytest.fixture(scope="module")
+def rounds() -> list[Round]:
+    """A run with a backdoor."""
+    return list(run(DIGITS))
 
 
-def test_the_output_that_is_drawn_has_a_score_of_its_own() -> None:
+def test_the_score_is_the_share_of_honest_examples_that_are_fooled(rounds: list[Round]) -> None:
+    last = rounds[-1]
+    assert last.final == last.score
+    assert last.final is not None
+    assert last.final.backdoor == pytest.approx(plain_backdoor(DIGITS, last.state, 3), abs=1e-12)
+    assert 0 < last.final.backdoor < 1
+
+
+def test_the_random_iterate_has_a_score_of_its_own() -> None:
     experiment = DIGITS.replace(output="random")
-    *_, done = run(experiment)
-    assert done.final is not None
-    assert done.final.backdoor == pytest.approx(plain_backdoor(experiment, done.state, 3))
+    *_, last = run(experiment)
+    assert last.final is not None
+    assert last.final.backdoor == pytest.approx(plain_backdoor(experiment, last.state, 3))
 
 
 def test_other_attacks_have_no_backdoor() -> None:
-    *_, done = run(DIGITS.replace(attack="label_flip"))
-    assert done.final is not None
-    assert done.final.backdoor is None
-    assert done.as_dict()["final"]["backdoor"] is None
+    *_, last = run(DIGITS.replace(attack="label_flip"))
+    assert last.final is not None
+    assert last.final.backdoor is None
+    assert last.as_dict()["final"]["backdoor"] is None
 
 
 def test_a_model_of_nan_has_no_backdoor() -> None:
@@ -114,15 +120,15 @@ def test_a_model_of_nan_has_no_backdoor() -> None:
         assert backdoor_rate(setup, engine, torch.zeros_like(setup.start)) == 1.0
 
 
-def test_where_all_examples_are_of_the_target_nothing_is_shown() -> None:
+def test_there_is_no_score_if_all_examples_are_of_the_target() -> None:
     x, y = torch.rand(8, 6), torch.ones(8, dtype=torch.int64)
     federation = from_clients([(x, y, x, y)] * 5, classes=3)
     experiment = Experiment(
         model="logistic", byzantine=1, attack="backdoor(target=1)", sampled=3, tolerated=1, rounds=1
     )
-    *_, done = run(experiment, federation=federation)
-    assert done.final is not None
-    assert done.final.backdoor is None
+    *_, last = run(experiment, federation=federation)
+    assert last.final is not None
+    assert last.final.backdoor is None
 
 
 @pytest.mark.parametrize("byzantine", [0, 3])
@@ -130,13 +136,15 @@ def test_where_all_examples_are_of_the_target_nothing_is_shown() -> None:
     ("text", "message"),
     [("backdoor(target=10)", "from 0 to 9"), ("backdoor(size=9)", "larger than an example")],
 )
-def test_what_cannot_work_is_said_before_training(text: str, message: str, byzantine: int) -> None:
+def test_options_that_do_not_fit_the_data_fail_before_training(
+    text: str, message: str, byzantine: int
+) -> None:
     with pytest.raises(ValueError, match=message):
         prepare(DIGITS.replace(attack=text, byzantine=byzantine))
 
 
 @pytest.mark.parametrize("attack", ["backdoor", "label_flip"])
-def test_what_needs_labels_is_said_before_training(attack: str) -> None:
+def test_regression_data_are_refused_before_training(attack: str) -> None:
     with pytest.raises(ValueError, match="class labels"):
         prepare(
             Experiment(
@@ -145,36 +153,35 @@ def test_what_needs_labels_is_said_before_training(attack: str) -> None:
         )
 
 
-def test_a_run_goes_on_to_the_same_bits() -> None:
-    whole = list(run(DIGITS))
-    saved = State.from_tensors(5, whole[4].state.tensors())
+def test_a_resumed_run_has_the_same_bits(rounds: list[Round]) -> None:
+    saved = State.from_tensors(5, rounds[4].state.tensors())
     rest = list(run(DIGITS, state=saved))
-    assert [done.score for done in rest] == [done.score for done in whole[5:]]
-    assert torch.equal(rest[-1].state.model, whole[-1].state.model)
+    assert [r.score for r in rest] == [r.score for r in rounds[5:]]
+    assert torch.equal(rest[-1].state.model, rounds[-1].state.model)
 
 
 @pytest.mark.slow
 def test_engines_agree() -> None:
-    found = []
+    rates = []
     for engine in ("inline", "batched", "workers"):
-        *_, done = run(DIGITS.replace(engine=engine))
-        assert done.final is not None
-        found.append(done.final.backdoor)
-    assert found == pytest.approx([found[0]] * 3, abs=0.01)
+        *_, last = run(DIGITS.replace(engine=engine, rounds=3))
+        assert last.final is not None
+        rates.append(last.final.backdoor)
+    assert rates == pytest.approx([rates[0]] * 3, abs=0.01)
 
 
-def test_the_folder_and_what_is_printed_tell_it(tmp_path: Path) -> None:
-    *_, done = run_into(tmp_path / "run", DIGITS)
-    assert done.final is not None
+def test_the_run_folder_and_the_terminal_show_the_score(tmp_path: Path) -> None:
+    *_, last = run_into(tmp_path / "run", DIGITS)
+    assert last.final is not None
     recorded = read(tmp_path / "run")
-    assert recorded.rounds[-1]["score"]["backdoor"] == done.final.backdoor
+    assert recorded.rounds[-1]["score"]["backdoor"] == last.final.backdoor
     assert recorded.summary is not None
-    assert recorded.summary["final"]["backdoor"] == done.final.backdoor
+    assert recorded.summary["final"]["backdoor"] == last.final.backdoor
     several = [line["score"]["backdoor"] for line in recorded.rounds if "score" in line]
     assert recorded.summary["mean_of_last"]["backdoor"] == pytest.approx(np.mean(several[-3:]))
     text = printed(recorded.summary)
     assert "backdoor" in text
-    assert f"{100 * done.final.backdoor:.1f}%" in text
+    assert f"{100 * last.final.backdoor:.1f}%" in text
 
 
 def printed(summary: dict[str, Any]) -> str:
@@ -190,9 +197,8 @@ def without(score: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in score.items() if key != "backdoor"}
 
 
-def test_records_from_before_are_read() -> None:
-    setup = prepare(DIGITS)
-    lines = [done.as_dict() for done in run(setup)]
+def test_records_without_a_backdoor_score_are_read(rounds: list[Round]) -> None:
+    lines = [round_.as_dict() for round_ in rounds]
     for line in lines[:-1]:
         if "score" in line:
             line["score"] = without(line["score"])
@@ -207,7 +213,7 @@ def test_records_from_before_are_read() -> None:
     assert Score(0.1, 0.9, 0.9, 0.8).backdoor is None
 
 
-def test_tensorboard_gets_it(tmp_path: Path) -> None:
+def test_tensorboard_shows_the_score(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     ids = np.arange(3)
@@ -231,18 +237,19 @@ def test_replacement_fools_the_mean_and_not_fedro(partition: str) -> None:
         model="mlp(hidden=32)",
         byzantine=10,
         attack="backdoor | scaling",
-        rounds=60,
+        client_lr=0.5,
+        rounds=30,
         evaluate_every=60,
     )
-    found = {}
+    rates = {}
     for rule in ("mean", "nnm | trimmed_mean"):
-        *_, done = run(experiment.replace(rule=rule))
-        assert done.final is not None
-        assert done.final.accuracy is not None
-        assert done.final.accuracy > 0.9
-        found[rule] = done.final.backdoor
+        *_, last = run(experiment.replace(rule=rule))
+        assert last.final is not None
+        assert last.final.accuracy is not None
+        assert last.final.accuracy > 0.9
+        rates[rule] = last.final.backdoor
     *_, clean = run(experiment.replace(byzantine=0, sampled=27, tolerated=0, rule="mean"))
-    assert found["mean"] > 0.95
-    assert found["nnm | trimmed_mean"] < 0.05
+    assert rates["mean"] > 0.95
+    assert rates["nnm | trimmed_mean"] < 0.05
     assert clean.final is not None
     assert clean.final.backdoor < 0.05

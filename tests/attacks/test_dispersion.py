@@ -23,7 +23,7 @@ def test_deviation_is_stable() -> None:
 
 
 @pytest.mark.parametrize("trained", [None, 300])
-def test_the_crowd_is_what_the_rule_sees_of_the_finite_rows(
+def test_dispersion_counts_finite_rows_and_aggregated_columns(
     trained: int | None, backend: str
 ) -> None:
     view = make(9, (0, 5), 400, trained=trained)
@@ -51,7 +51,7 @@ def test_the_crowd_is_what_the_rule_sees_of_the_finite_rows(
         )
 
 
-def test_a_crowd_of_nobody() -> None:
+def test_dispersion_of_no_finite_row() -> None:
     view = make(4, (0,))
     view.updates[1:] = math.nan
     assert view.dispersion.rows.size == 0

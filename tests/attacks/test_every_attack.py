@@ -130,8 +130,8 @@ def test_padded_rows_and_doubles() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OMNISCIENT)
 def test_threads_do_not_change_a_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = []
-    for threads in ("1", "2", "3"):
+    results = []  # of three blocks of columns
+    for threads in ("1", "2"):
         monkeypatch.setenv("FEDRO_THREADS", threads)
-        results.append(sent(default(name), make(9, (0, 5), 100_000)))
+        results.append(sent(default(name), make(9, (0, 5), 70_000)))
     assert all(same_bits(results[0], other) for other in results[1:])

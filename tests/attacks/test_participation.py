@@ -79,7 +79,7 @@ EXPERIMENT = Experiment(
 @pytest.mark.parametrize("tolerated", [0, 1, 2, 3])
 @pytest.mark.parametrize("least", [None, 1, 2, 3, 7])
 @pytest.mark.parametrize("bad", [(), (1,), (1, 4), (0, 1, 2, 3, 4, 5, 6)])
-def test_they_answer_if_they_are_enough(
+def test_they_reply_if_they_are_enough(
     bad: tuple[int, ...], least: int | None, tolerated: int
 ) -> None:
     view = make(bad=bad, tolerated=tolerated)
@@ -96,7 +96,7 @@ def rounds() -> dict[str, list[Round]]:
     return {attack: list(run(EXPERIMENT.replace(attack=attack))) for attack in ("none", WAITING)}
 
 
-def test_waiting_changes_neither_the_draws_nor_those_that_are_lost(
+def test_waiting_changes_neither_the_draws_nor_the_overruns(
     rounds: dict[str, list[Round]],
 ) -> None:
     plain, waiting = rounds["none"], rounds[WAITING]
@@ -104,22 +104,22 @@ def test_waiting_changes_neither_the_draws_nor_those_that_are_lost(
     for a, b in zip(plain, waiting, strict=True):
         assert np.array_equal(a.sampled, b.sampled)
         assert np.array_equal(a.byzantine, b.byzantine)
-    lost = [[len(done.byzantine) > 2 for done in found] for found in (plain, waiting)]
+    lost = [[len(round_.byzantine) > 2 for round_ in found] for found in (plain, waiting)]
     assert lost[0] == lost[1]
     assert 0 < sum(lost[1]) < EXPERIMENT.rounds
 
 
 def test_void_rounds_count_and_leave_the_model_as_it_is(rounds: dict[str, list[Round]]) -> None:
     before, seen = prepare(EXPERIMENT).start, set()
-    for number, done in enumerate(rounds[WAITING]):
-        bad = len(done.byzantine)
-        assert done.round == number
-        assert done.state.round == number + 1
-        assert len(done.missing) == (bad if bad <= 2 else 0)
-        assert (done.void is not None) == (1 <= bad <= 2)  # 5 − |B_t| answer, and 2·2 may be bad
-        unchanged = done.state.model.numpy().tobytes() == before.numpy().tobytes()
-        assert unchanged == (done.void is not None)
-        before = done.state.model
+    for number, round_ in enumerate(rounds[WAITING]):
+        bad = len(round_.byzantine)
+        assert round_.round == number
+        assert round_.state.round == number + 1
+        assert len(round_.missing) == (bad if bad <= 2 else 0)
+        assert (round_.void is not None) == (1 <= bad <= 2)  # 5 − |B_t| answer, and 2·2 may be bad
+        unchanged = round_.state.model.numpy().tobytes() == before.numpy().tobytes()
+        assert unchanged == (round_.void is not None)
+        before = round_.state.model
         seen.add(min(bad, 3))
     assert seen == {0, 1, 2, 3}
     assert torch.isfinite(before).all()
@@ -132,8 +132,8 @@ def lost_rounds(seed: int, draws: int) -> int:
     return sum(int(bad[sample(seed, t, 12, 5)].sum()) > 2 for t in range(draws))
 
 
-def test_the_rounds_that_are_lost_are_as_many_as_planned(rounds: dict[str, list[Round]]) -> None:
-    assert lost_rounds(0, 30) == sum(len(done.byzantine) > 2 for done in rounds[WAITING])
+def test_overruns_are_as_many_as_planned(rounds: dict[str, list[Round]]) -> None:
+    assert lost_rounds(0, 30) == sum(len(round_.byzantine) > 2 for round_ in rounds[WAITING])
     seeds, draws = 300, 10
     found = np.array([lost_rounds(seed, draws) for seed in range(seeds)])
     lost = -math.expm1(hypergeometric_log_cdf(2, 12, 4, 5))

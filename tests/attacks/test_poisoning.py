@@ -77,7 +77,7 @@ def test_the_trigger_can_be_seen_on_black_and_on_white() -> None:
 
 @pytest.mark.parametrize("name", POISONERS)
 @pytest.mark.parametrize("kind", [torch.uint8, torch.float32])
-def test_poison_changes_nothing_given_and_is_decided_by_the_dice(
+def test_poison_modifies_nothing_and_is_decided_by_the_generator(
     name: str, kind: torch.dtype
 ) -> None:
     given = examples((1, 8, 8), kind)
@@ -92,7 +92,7 @@ def test_poison_changes_nothing_given_and_is_decided_by_the_dice(
     assert torch.equal(given.x, kept.x)
 
 
-def test_other_dice_choose_others() -> None:
+def test_another_seed_chooses_other_examples() -> None:
     given = examples((1, 8, 8))
     first, other = (poisoned("backdoor", given, seed=seed) for seed in (0, 1))
     assert not torch.equal(first.x, other.x)
@@ -113,7 +113,7 @@ def test_other_dice_choose_others() -> None:
         ("backdoor(value=0.5)", examples((9,), torch.uint8), "whole number from 0 to 255"),
     ],
 )
-def test_misuse(text: str, given: Examples, message: str) -> None:
+def test_examples_that_do_not_fit_are_refused(text: str, given: Examples, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         poisoned(text, given)
     if "share" not in text:
@@ -187,7 +187,7 @@ def test_a_trigger_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found.y.tolist() == [label] * 40
 
 
-def test_constrain_is_the_last_stage_that_says_so() -> None:
+def test_the_last_train_stage_decides_the_restraint() -> None:
     attack = parse_attack("backdoor | constrain(alpha=0.7) | scaling")
     assert attack.restraint == pytest.approx(0.3)
     assert attack.trains
@@ -207,6 +207,6 @@ def test_constrain_is_the_last_stage_that_says_so() -> None:
         ("constrain(beta=1.0)", "alpha"),
     ],
 )
-def test_constrain_with_a_wrong_alpha_is_told(text: str, why: str) -> None:
+def test_constrain_refuses_a_wrong_alpha(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_attack(text)

@@ -32,7 +32,7 @@ EVERY_RULE = [
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("rule", EVERY_RULE)
-def test_the_sketch_is_the_rule(rule: str, direction: str) -> None:
+def test_the_curve_is_what_the_rule_does(rule: str, direction: str) -> None:
     for seed in range(3):
         view = make_against(rule, seed=seed)
         v = DIRECTIONS[direction](view)
@@ -56,7 +56,7 @@ def test_the_sketch_is_the_rule(rule: str, direction: str) -> None:
     ],
 )
 @pytest.mark.parametrize("size", [0.0, 1e8])
-def test_the_sketch_drops_rows_as_the_rule_does(rule: str, size: float) -> None:
+def test_the_curve_drops_rows_as_the_rule_does(rule: str, size: float) -> None:
     """An honest row that is far from all others, which may be equal."""
     view = make_against(rule, n=11, bad=2, aggregate=Defense(parse_rule(rule), 3), tolerated=3)
     rows = torch.from_numpy(view.honest)

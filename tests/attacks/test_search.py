@@ -39,7 +39,7 @@ def test_the_search_finds_the_first_of_several_cliffs(top: float, stages: list[f
     assert find_peaks(staged, 1.0)[0].distance > 0.99 * stages[0] * top
 
 
-def test_the_search_finds_what_is_taken_in_once_more() -> None:
+def test_the_search_finds_where_a_message_is_accepted_again() -> None:
     def again(t: float) -> Response:
         share = float(0 < t < 1.19 or 1.25 < t < 1.32)
         return Response(share * t, t, share)
@@ -47,7 +47,7 @@ def test_the_search_finds_what_is_taken_in_once_more() -> None:
     assert find_peaks(again, 1.0)[0].distance > 0.99 * 1.32
 
 
-def test_the_search_of_something_smooth_takes_few_looks() -> None:
+def test_a_smooth_curve_takes_few_evaluations() -> None:
     """A share that falls as one over the strength has no edge; each look may cost much."""
     seen = []
 

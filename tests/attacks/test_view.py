@@ -35,7 +35,7 @@ def test_one_pass_or_two_give_the_same_mean(backend: str) -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 3e38])
-def test_one_finite_message_is_enough_to_be_informed(value: float) -> None:
+def test_one_finite_honest_update_is_enough(value: float) -> None:
     view = make()
     view.updates[torch.from_numpy(view.honest)] = value
     assert view.any_honest_finite == (value == 3e38)  # its sum is not finite, but it is
@@ -145,7 +145,7 @@ def test_knowledge_that_does_not_exist_cannot_be_declared() -> None:
 @pytest.mark.usefixtures("table")
 @pytest.mark.parametrize("name", [name for names in SECRETS.values() for name in names])
 @pytest.mark.parametrize("knows", ["nothing", "own update", "honest updates", "rule"])
-def test_looking_at_more_than_claimed_is_an_error(name: str, knows: str) -> None:
+def test_using_more_than_declared_is_an_error(name: str, knows: str) -> None:
     @forge(knows=knows)
     def curious(view: View) -> Tensor:
         """Looks."""

@@ -27,19 +27,33 @@ from fedro.attacks.tailored import (
     worst,
 )
 from fedro.attacks.view import HiddenError, View, visible
+from fedro.common.options import (
+    ABOVE_ZERO,
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    PROPER_SHARE,
+    Range,
+    at_least,
+)
 
 __all__ = [
+    "ABOVE_ZERO",
     "ATTACKS",
+    "AT_LEAST_ONE",
+    "AT_LEAST_ZERO",
+    "PROPER_SHARE",
     "Attack",
     "AttackEntry",
     "AttackFactory",
     "Defense",
     "Forged",
     "HiddenError",
+    "Range",
     "View",
     "agr_tailored",
     "alie",
     "ambush",
+    "at_least",
     "backdoor",
     "constrain",
     "foe",

@@ -32,6 +32,10 @@ class AttackEntry:
         distinct: Whether every Byzantine client sends a message of its own.
         source: Publication.
         trigger: Of a backdoor: makes the test examples that show it.
+
+    Example:
+        >>> ATTACKS["alie"].hook, ATTACKS["alie"].knows
+        ('forge', 'honest updates')
     """
 
     name: str
