@@ -1,8 +1,8 @@
-"""What fedro, ByzFL, ByzPy and Flower do with the same hostile inputs, as a table.
+"""Print a table of how fedro, ByzFL, ByzPy and Flower behave on the same hostile inputs.
 
     python benchmarks/behavior.py
 
-docs/comparison.md holds what this prints; a test compares the two.
+docs/comparison.md contains the table, and a test compares the two.
 """
 
 import logging
