@@ -8,6 +8,12 @@ from ..compilation import inner, literal
 from ..vectors import copy_scaled_row, prefetch
 
 
+@literal
+def product(a: Any, b: Any) -> Any:
+    """a·b; "reassoc" could turn Σ 0·v into 0·Σv, where the sum of large values overflows."""
+    return a * b
+
+
 @inner
 def copy_scaled(source: Any, scale: Any, target: Any) -> bool:
     """Copy scale · source into target; return whether a value is NaN or Inf (0·v is then NaN)."""
@@ -15,7 +21,7 @@ def copy_scaled(source: Any, scale: Any, target: Any) -> bool:
     probe = zero
     for c in range(target.size):
         v = source[c]
-        probe += v * zero
+        probe += product(v, zero)
         target[c] = v * scale
     return probe != zero  # type: ignore[no-any-return]
 
@@ -36,7 +42,7 @@ def has_nonfinite(values: Any) -> bool:
     """Whether a value is NaN or Inf."""
     probe = 0.0
     for c in range(values.size):
-        probe += values[c] * 0.0
+        probe += product(values[c], 0.0)
     return probe != 0.0
 
 
