@@ -32,7 +32,7 @@ def test_one_bad_number_is_found_and_harms_no_other_row(
     np.testing.assert_allclose(value[np.ix_(good, good)], reference.distances(x[good]), rtol=1e-6)
     assert np.isinf(value[3, good]).all()
     assert np.isinf(value[good, 7]).all()
-    for found in (
+    for result in (
         kernels.facts(x, backend=backend).finite,
         kernels.combine(x, np.ones(N), backend=backend).finite,
         kernels.blend(x, np.ones(N), backend=backend).finite,
@@ -42,13 +42,13 @@ def test_one_bad_number_is_found_and_harms_no_other_row(
         kernels.band(x, B, N - B, backend=backend).finite,
         kernels.band(x, mixing=[[0, 1, 2]] * 3, backend=backend).finite,
     ):
-        assert (np.flatnonzero(found) == good).all()
+        assert (np.flatnonzero(result) == good).all()
     mean, std, finite = kernels.moments(x, rows=good, backend=backend)
     assert finite.all()
     np.testing.assert_allclose((mean, std), reference.moments(x[good]), rtol=2e-6, atol=1e-6)
     assert np.isnan(kernels.geometry(x, backend=backend).sq).all()
-    found = kernels.blend(x, np.ones(N), backend=backend)
-    assert np.isnan([*found.dots, found.own]).all()
+    result = kernels.blend(x, np.ones(N), backend=backend)
+    assert np.isnan([*result.dots, result.own]).all()
     value = kernels.geometry(x, rows=good, backend=backend).sq
     np.testing.assert_allclose(value, reference.geometry(x[good]), rtol=1e-6)
     value, finite = kernels.band(x, B - 2, len(good) - B + 2, rows=good, backend=backend)
@@ -85,9 +85,9 @@ def test_huge_rows(big: float, backend: Any) -> None:
     std, finite = kernels.moments(x, backend=backend)[1:]
     assert finite.all()
     np.testing.assert_allclose(std, reference.moments(x)[1], rtol=1e-6)
-    found = kernels.geometry(x, backend=backend)
-    assert found.finite.all()
-    np.testing.assert_allclose(found.sq[:N, :N], reference.distances(x), rtol=1e-6)
+    result = kernels.geometry(x, backend=backend)
+    assert result.finite.all()
+    np.testing.assert_allclose(result.sq[:N, :N], reference.distances(x), rtol=1e-6)
     mixing = [np.roll(np.arange(N), k)[: N - B] for k in range(N)]
     value = kernels.band(x, B, N - B, mixing=mixing, backend=backend).value
     expected = reference.band(x, B, N - B, mixing)
@@ -124,13 +124,13 @@ def test_products_at_every_scale(scale: float, backend: Any) -> None:
     x = (honest(np.float64) * scale).astype(np.float32)
     wide, weights = reference.wide(x), np.linspace(-1, 1, N)
     for other in (x[1], None):
-        found = kernels.blend(x, weights, other, plus=(0.5, x[2]), backend=backend)
+        result = kernels.blend(x, weights, other, plus=(0.5, x[2]), backend=backend)
         value = weights @ wide + 0.5 * wide[2]
         r = value if other is None else wide[1]
-        np.testing.assert_allclose(found.value, value, rtol=1e-6, atol=1e-6 * scale)
-        np.testing.assert_allclose(found.own, value @ r, rtol=1e-5)
+        np.testing.assert_allclose(result.value, value, rtol=1e-6, atol=1e-6 * scale)
+        np.testing.assert_allclose(result.own, value @ r, rtol=1e-5)
         size = np.linalg.norm(wide, axis=1) * np.linalg.norm(r)
-        assert (np.abs(found.dots - wide @ r) <= 1e-6 * size).all()
+        assert (np.abs(result.dots - wide @ r) <= 1e-6 * size).all()
 
 
 @everywhere
@@ -149,9 +149,9 @@ def test_distances_of_mixed_scales(backend: Any) -> None:
 def test_products_of_mixed_scales(backend: Any) -> None:
     x = honest()
     x[1:] *= np.float32(1e-25)
-    found, wide = kernels.blend(x, np.ones(N), x[1], backend=backend), reference.wide(x)
+    result, wide = kernels.blend(x, np.ones(N), x[1], backend=backend), reference.wide(x)
     expected = wide @ wide[1]
-    np.testing.assert_allclose(found.dots, expected, atol=1e-6 * np.abs(expected).max())
+    np.testing.assert_allclose(result.dots, expected, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("equal", [2, 3])
@@ -160,9 +160,9 @@ def test_equal_rows_cost_no_further_pass(equal: int, monkeypatch: pytest.MonkeyP
     x[:equal] = x[0]
     for name in ("distances", "facts"):
         monkeypatch.setattr(f"fedro.kernels.numba_backend.{name}", None)
-    found = kernels.geometry(x, backend="numba").sq
-    assert (found[:equal, :equal] == 0).all()
-    np.testing.assert_allclose(found, reference.geometry(x), rtol=1e-6)
+    result = kernels.geometry(x, backend="numba").sq
+    assert (result[:equal, :equal] == 0).all()
+    np.testing.assert_allclose(result, reference.geometry(x), rtol=1e-6)
     x[5, 7] = np.nan  # nor do rows that are about to be dropped
     kernels.geometry(x, backend="numba")
     kernels.blend(x, np.ones(N), backend="numba")
@@ -172,14 +172,14 @@ def test_equal_rows_cost_no_further_pass(equal: int, monkeypatch: pytest.MonkeyP
 def test_geometry_of_a_crowd_far_from_zero(backend: Any) -> None:
     """The deviation is a few units in the last place of the mean."""
     x = (1e5 + 0.1 * honest(np.float64)).astype(np.float32)
-    found = kernels.geometry(x, backend=backend)
+    result = kernels.geometry(x, backend=backend)
     wide = reference.wide(x)
-    center = found.mean.astype(np.float64) + found.std
+    center = result.mean.astype(np.float64) + result.std
     within = np.sqrt(D) * 0.5 * np.spacing(np.float32(1e5))  # by which the mean is rounded
     expected = np.linalg.norm(wide - wide.mean(0) - wide.std(0), axis=1)
     assert np.abs(np.linalg.norm(wide - center, axis=1) - expected).max() <= within
     if backend == "numba":  # it takes no part in the distances
-        np.testing.assert_allclose(np.sqrt(found.sq[-1, :-1]), expected, rtol=1e-4)
+        np.testing.assert_allclose(np.sqrt(result.sq[-1, :-1]), expected, rtol=1e-4)
 
 
 @everywhere

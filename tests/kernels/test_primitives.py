@@ -45,11 +45,11 @@ def test_every_primitive_follows_its_definition(n: int, d: int, backend: Any) ->
     close(kernels.combine(x, weights, backend=backend).value, weights @ reference.wide(x))
     check_blend(x, weights, backend)
     close(np.stack(kernels.moments(x, backend=backend)[:2]), reference.moments(x))
-    found = kernels.geometry(x, backend=backend)
-    close(np.stack(found[:2]), reference.moments(x))
-    np.testing.assert_allclose(found.sq, reference.geometry(x), rtol=1e-5, atol=1e-7)
-    assert found.finite.all()
-    assert found.finite.shape == (n,)
+    result = kernels.geometry(x, backend=backend)
+    close(np.stack(result[:2]), reference.moments(x))
+    np.testing.assert_allclose(result.sq, reference.geometry(x), rtol=1e-5, atol=1e-7)
+    assert result.finite.all()
+    assert result.finite.shape == (n,)
     close(kernels.band(x, b, n - b, backend=backend).value, reference.band(x, b, n - b))
     near = kernels.band(x, nearest=n - b, backend=backend).value
     close(near, reference.nearest(x, n - b))
@@ -62,14 +62,14 @@ def test_every_primitive_follows_its_definition(n: int, d: int, backend: Any) ->
 def check_blend(x: Any, weights: Any, backend: Any, dtype: str = "float32") -> None:
     w, r = reference.wide(x), np.cos(np.arange(x.shape[1])).astype(np.float32)
     for other, plus in (r, None), (None, None), (r, (0.3, 1 - r)), (None, (-2.0, r)):
-        found = kernels.blend(x, weights, other, plus=plus, backend=backend)
+        result = kernels.blend(x, weights, other, plus=plus, backend=backend)
         value = weights @ w + (0.0 if plus is None else plus[0] * plus[1].astype(float))
-        close(found.value, value, dtype)
+        close(result.value, value, dtype)
         along = value if other is None else r.astype(float)
         scale = np.abs(w) @ np.abs(along) + np.abs(value) @ np.abs(along)
-        assert (np.abs(found.dots - w @ along) <= 1e-6 * scale).all()
-        assert abs(found.own - value @ along) <= 1e-6 * scale.max()
-        assert found.finite.all()
+        assert (np.abs(result.dots - w @ along) <= 1e-6 * scale).all()
+        assert abs(result.own - value @ along) <= 1e-6 * scale.max()
+        assert result.finite.all()
 
 
 @everywhere
@@ -179,12 +179,12 @@ def test_rows_scale_and_ragged_lists(backend: Any) -> None:
     close(value, reference.band(x[rows], 1, 2, mixing, scale))
     value = kernels.distances(x, rows=rows, backend=backend).value
     np.testing.assert_allclose(value, reference.distances(x[rows]), rtol=1e-6)
-    found = kernels.moments(x, rows=rows, backend=backend)
-    close(np.stack(found[:2]), reference.moments(x[rows]))
+    result = kernels.moments(x, rows=rows, backend=backend)
+    close(np.stack(result[:2]), reference.moments(x[rows]))
     value = kernels.geometry(x, rows=rows, backend=backend).sq
     np.testing.assert_allclose(value, reference.geometry(x[rows]), rtol=1e-6)
-    found = kernels.blend(x, np.ones(7), x[3], rows=rows, backend=backend)
-    np.testing.assert_allclose(found.dots, reference.wide(x)[rows] @ x[3], rtol=1e-5, atol=1e-3)
+    result = kernels.blend(x, np.ones(7), x[3], rows=rows, backend=backend)
+    np.testing.assert_allclose(result.dots, reference.wide(x)[rows] @ x[3], rtol=1e-5, atol=1e-3)
     mask = np.isin(np.arange(26), rows)
     value = kernels.combine(x, np.ones(7), rows=mask, backend=backend).value
     close(value, x[mask].astype(float).sum(0))
@@ -213,12 +213,12 @@ def test_deviations_of_odd_columns(
     tiny = 1e-14 if name == "equal columns" else float(np.finfo(np.float32).tiny)
     calls = [kernels.moments, kernels.geometry]
     for call in calls[:1] if backend == "torch" else calls:  # whose geometry has its moments
-        found = []
+        result = []
         for threads in "1", "2", "3":
             monkeypatch.setenv("FEDRO_THREADS", threads)
-            found.append(call(x, backend=backend).std)
-        np.testing.assert_allclose(reference.wide(found[0]), expected, rtol=1e-5, atol=tiny)
-        assert all((std == found[0]).all() for std in found)
+            result.append(call(x, backend=backend).std)
+        np.testing.assert_allclose(reference.wide(result[0]), expected, rtol=1e-5, atol=tiny)
+        assert all((std == result[0]).all() for std in result)
 
 
 @everywhere
