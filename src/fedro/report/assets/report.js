@@ -3,7 +3,7 @@
   const spec = JSON.parse(document.getElementById("charts").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const plots = [...document.querySelectorAll(".plot")];
-  const hidden = new Map(); // chart -> names that are not shown
+  const hidden = new Map(); // chart -> hidden names
   let printing = false;
 
   const theme = () => spec.themes[dark.matches && !printing ? "dark" : "light"];
@@ -12,17 +12,17 @@
     return `rgba(${r},${g},${b},0.17)`;
   };
 
-  function painted(trace, colors, off) {
+  function withColors(trace, colors, off) {
     const { name, color: number, role } = trace.meta;
     const color = number < 0 ? colors.ink : colors.colors[number];
-    const found = { ...trace, visible: !off.has(name) };
-    if (role === "heat") return found;
-    if (role === "high") found.fillcolor = faint(color);
-    if (role === "area") found.fillcolor = color;
-    if (trace.line) found.line = { ...trace.line, color };
-    if (role === "bars") found.marker = { color };
-    else if (trace.marker) found.marker = { ...trace.marker, color };
-    return found;
+    const styled = { ...trace, visible: !off.has(name) };
+    if (role === "heat") return styled;
+    if (role === "high") styled.fillcolor = faint(color);
+    if (role === "area") styled.fillcolor = color;
+    if (trace.line) styled.line = { ...trace.line, color };
+    if (role === "bars") styled.marker = { color };
+    else if (trace.marker) styled.marker = { ...trace.marker, color };
+    return styled;
   }
 
   function draw(div) {
@@ -43,12 +43,12 @@
       dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
       showlegend: false,
     };
-    return Plotly.react(div, plot.data.map((trace) => painted(trace, colors, off)), layout, {
+    return Plotly.react(div, plot.data.map((trace) => withColors(trace, colors, off)), layout, {
       displayModeBar: false,
     });
   }
 
-  // Names in the legend: a click hides or shows one, a double click shows it alone.
+  // A click on a name in a legend hides or shows it; a double-click shows it alone.
   for (const legend of document.querySelectorAll(".legend")) {
     const buttons = [...legend.querySelectorAll("button")];
     const off = new Set();
@@ -77,7 +77,7 @@
   let width = innerWidth;
   let waiting = 0;
   addEventListener("resize", () => {
-    if (innerWidth === width) return; // a phone's address bar comes and goes
+    if (innerWidth === width) return; // a phone's address bar appears and disappears
     width = innerWidth;
     clearTimeout(waiting);
     waiting = setTimeout(redraw, 120);
@@ -100,12 +100,12 @@
         await navigator.clipboard.writeText(text.textContent);
         button.textContent = "copied";
       } catch {
-        getSelection().selectAllChildren(text); // to be copied by hand
+        getSelection().selectAllChildren(text); // so that the reader can copy it
       }
     });
   }
 
-  // A few plots at a time, so that the page can be read meanwhile.
+  // Draw a few plots at a time, so that the page stays responsive.
   const rest = [...plots];
   (function some() {
     const end = performance.now() + 60;
