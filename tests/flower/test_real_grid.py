@@ -67,7 +67,7 @@ def test_a_run_with_flowers_own_grid(tmp_path):
         strategy = FedRo(
             plan=small_plan(), folder=tmp_path / "run", evaluate_every=3, max_void_rounds=9
         )
-        result = strategy.start(grid, model(), num_rounds=6, timeout=2.0)
+        result = strategy.start(grid, model(), num_rounds=6, timeout=1.0)
     lines = read(tmp_path / "run").rounds
     moved = sum(line["void"] is None for line in lines)
     assert moved >= 3

@@ -18,12 +18,13 @@ from fedro.simulation.round import score_model
 from flower_environment import QUIET
 
 pytest.importorskip("ray")
+HELPERS = Path(__file__).parents[1] / "helpers"
 
 
 def run_app(name, folder, *words):
-    """Run a script beside this one; what it printed, and what it said went wrong."""
+    """Run one of the apps in tests/helpers."""
     return subprocess.run(
-        [sys.executable, Path(__file__).with_name(name), folder / "run", *words],
+        [sys.executable, HELPERS / name, folder / "run", *words],
         env={**os.environ, **QUIET, "FLWR_HOME": str(folder / "flwr")},
         cwd=folder,
         capture_output=True,
@@ -34,7 +35,7 @@ def run_app(name, folder, *words):
 
 @pytest.mark.slow
 def test_an_app_with_bad_clients_learns(tmp_path):
-    done = run_app("simulated.py", tmp_path, "6")
+    done = run_app("flower_bad_clients_app.py", tmp_path, "6")
     found = re.search(r"ERROR (\S+) LOSS (\S+)", done.stdout)
     assert found is not None, done.stdout[-3000:] + done.stderr[-3000:]
     assert float(found[1]) < 0.03
@@ -53,9 +54,9 @@ def test_an_app_with_bad_clients_learns(tmp_path):
 @pytest.mark.slow
 def test_150_nodes_under_attack_learn_what_they_learn_without_flower(tmp_path):
     """Weights travel, not updates, so that a round differs by roundings: 1e-5 of the step."""
-    from digits_app import EXPERIMENT
+    from flower_digits_app import EXPERIMENT
 
-    done = run_app("digits_app.py", tmp_path)
+    done = run_app("flower_digits_app.py", tmp_path)
     run = read(tmp_path / "run")
     assert run.finished, done.stdout[-3000:] + done.stderr[-3000:]
     setup = prepare(EXPERIMENT)

@@ -1,4 +1,4 @@
-"""A Flower app with bad clients, simulated over Ray: python simulated.py FOLDER ROUNDS."""
+"""An app with Byzantine clients over Ray: python flower_bad_clients_app.py FOLDER ROUNDS."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""150 nodes with handwritten digits, 15 of them bad, over Ray: python digits_app.py FOLDER."""
+"""150 nodes with digits, 15 of them Byzantine, over Ray: python flower_digits_app.py FOLDER."""
 
 import sys
 from functools import cache
@@ -100,7 +100,7 @@ def main(grid, context):
 
 
 if __name__ == "__main__":
-    import digits_app as app  # by its name, by which other processes find it
+    import flower_digits_app as app  # by its name, by which other processes find it
 
     config = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}}
     run_simulation(app.server, app.client, PLAN.clients, backend_config=config)
