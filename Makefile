@@ -9,11 +9,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
-# Files of tests side by side: many wait for processes.
+# Files of tests run side by side, one on each of two cores.
 PYTEST := $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.peers tools
-	$(PYTEST)
+	$(PYTEST) -m "not soak"
 
 check: lint $(VENV)/.peers tools
 	$(PYTEST) -m "not slow" -x
@@ -32,6 +32,7 @@ soak: $(VENV)/.peers
 	$(BIN)/python tests/soak/kills.py --times 50
 	PYTHONPATH=tests/helpers $(BIN)/python tests/soak/hostile.py --matrices 10000
 	FEDRO_HYPOTHESIS=deep $(BIN)/pytest tests/test_fuzz.py
+	$(BIN)/pytest -m soak
 	$(BIN)/python tests/soak/mutants.py
 
 # The fast tests with the lowest versions that pyproject.toml allows (of all but torch and Flower).

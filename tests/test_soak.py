@@ -12,6 +12,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.soak
 def test_killed_in_every_way(tmp_path: Path) -> None:
     killed = kills.soak(tmp_path, times=len(kills.WAYS), seed=2, rounds=30)
     assert killed.total() == len(kills.WAYS)

@@ -105,7 +105,10 @@ def test_worker_processes_killed_with_their_parent_and_resumed_with_others(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "signal_",
+    [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)],
+)
 def test_stopped_again_and_again_and_resumed_it_ends_with_the_same_bits(whole, tmp_path, signal_):
     path = tmp_path / "stopped"
     finished, stops = False, 0

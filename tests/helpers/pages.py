@@ -30,7 +30,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-REASONS = ("installs", "downloads", "takes long", "needs real clients", "make", "a fragment")
+REASONS = (
+    *("installs", "downloads", "takes long", "needs real clients", "make", "a fragment"),
+    "another page runs it",
+)
 OLD_TYPER = "ignore:'click.:DeprecationWarning"  # as in pyproject.toml; Flower imports it
 RUN = ("python", "bash", "toml")
 NEVER = re.compile(

@@ -194,7 +194,9 @@ def longer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGTERM, marks=pytest.mark.soak), signal.SIGKILL]
+)
 def test_a_sweep_that_is_killed_ends_with_the_same_results(
     longer: Path, tmp_path: Path, how: int
 ) -> None:

@@ -140,7 +140,7 @@ def foe(view: View, *, tau: float = 2.0) -> Tensor:
 
 @forge(knows="honest updates", source="Baruch et al. 2019")
 def alie(view: View, *, z: float | None = None, sign: Literal[1, -1] = 1) -> Tensor:
-    """A little is enough: send the honest mean plus z standard deviations (1/n), ḡ + z·σ.
+    """A little is enough: send the honest mean plus z standard deviations, ḡ + z·σ.
 
     Args:
         z: The strength. By default the largest z with which the message still hides among the
@@ -175,7 +175,7 @@ def hiding_z(sampled: int, byzantine: int) -> float:
 
 @forge(knows="own update", source="Bagdasaryan et al. 2020")
 def scaling(view: View, *, factor: float | None = None) -> Iterator[Tensor]:
-    """Model replacement: send the own update times a factor, by default n̂/(γ_s·|B_t|).
+    """Model replacement: each sends its own update times a factor, by default n̂/(γ_s·|B_t|).
 
     With the default, plain averaging moves the model to the mean of the Byzantine clients' models,
     plus the part of the step that is due to the honest clients. Usually it follows a poisoning

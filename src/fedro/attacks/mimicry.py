@@ -17,7 +17,7 @@ ROUNDING_UNITS = 32  # units in the last place by which products of equal rows m
 
 @forge(knows="honest updates", ranges={"warmup": AT_LEAST_ONE}, source="Karimireddy et al. 2022")
 def mimic(view: View, *, warmup: int = 100) -> Tensor:
-    """Send the update of the honest client furthest along the direction of largest variance.
+    """Send the update of the honest client that is furthest along the axis of largest variance.
 
     During the first `warmup` rounds the attackers learn that direction and choose the target
     anew each time. Afterwards both stay; if the target is not sampled, the best client that is

@@ -23,7 +23,7 @@ def silent(view: View) -> bool:
 
 @silence(replaces=False, ranges={"least": AT_LEAST_ONE})
 def silent_when_weak(view: View, *, least: int | None = None) -> bool:
-    """Reply only if enough Byzantine clients were sampled: `least`, or more than tolerated.
+    """Reply only if at least `least` Byzantine clients were sampled (by default b̂ + 1).
 
     The plan counts draws, and a void round is a draw, so attackers who wait for a better draw gain
     nothing.

@@ -47,7 +47,7 @@ def backdoor(
     size: int = 3,
     value: float | None = None,
 ) -> Any:
-    """Train on data in which a share of the examples has a trigger, and the target as label.
+    """Train on data in which a share of the examples carries a trigger and the label `target`.
 
     The trigger is a checkerboard of size × size pixels in the lower right corner. Where examples
     are plain vectors, it is the last `size` features: the last one is `value`, the one before

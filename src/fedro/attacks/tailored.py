@@ -196,7 +196,7 @@ def _perturbation(name: Direction, dispersion: Dispersion) -> Tensor:
     source="Shejwalkar and Houmansadr 2021",
 )
 def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> Tensor:
-    """Send the mean plus γ times a direction, no further from any update than two honest are apart.
+    """Send ḡ plus γ times a direction, as far from others as honest updates are from each other.
 
     γ is the largest with max_i ‖message − g_i‖ ≤ max_{i,j} ‖g_i − g_j‖.
 
@@ -231,7 +231,7 @@ def min_sum(
     bound: Literal["max", "min"] = "max",
     own: bool = False,
 ) -> Tensor:
-    """Send the mean plus γ times a direction, with a sum of squared distances like an honest one's.
+    """Send ḡ plus γ times a direction, with a sum of squared distances as honest updates have.
 
     γ is the largest for which Σ_i ‖message − g_i‖² is at most the bound.
 
@@ -290,7 +290,7 @@ def _check_candidates(options: Mapping[str, Any]) -> None:
 
 @forge(knows="honest updates, rule", further=_check_candidates)
 def worst(view: View, *, among: str | None = None) -> Forged:
-    """Try several attacks in each round and send the message that moves the aggregate furthest.
+    """Try several attacks in each round and send the update that moves the aggregate furthest.
 
     The run records which attack it was.
 

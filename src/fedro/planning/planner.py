@@ -39,6 +39,11 @@ class Outlook:
         confidence: The exact probability that the whole run is safe, with the plan's n̂ and b̂.
         overrun_rounds: The expected number of draws with more than b̂ Byzantine clients.
         tolerated: The b̂ that the plan's n̂ would need, or None if no b̂ is enough.
+
+    Example:
+        >>> outlook = plan(clients=150, byzantine=15, rounds=500).if_more(23)
+        >>> round(outlook.confidence, 3), outlook.tolerated
+        (0.425, 12)
     """
 
     byzantine: int

@@ -22,7 +22,7 @@ from fedro.rules.table import ANY
     kappa_source="Allouah et al. 2023",
 )
 def geometric_median(rows: Rows, *, tolerance: float = 1e-10) -> Any:
-    """The point with the least sum of distances to the rows, to a gradient below `tolerance`.
+    """The point with the least sum of distances to the rows, up to a gradient of `tolerance`.
 
     A minimizes Σ ‖x_i − A‖. Weiszfeld's iteration runs on the n² distances between the rows, so the
     data are read twice, however many steps it takes.
@@ -123,7 +123,7 @@ def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, max_steps: int = 5000
     ranges={"tau": ABOVE_ZERO, "iterations": AT_LEAST_ONE},
 )
 def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> Any:
-    """From the reference (zero if none) move by the mean of the differences, cut to length tau.
+    """Moves from the reference by the mean of the differences, each cut to length tau.
 
     v ← v + (1/n)·Σ (x_i − v)·min(1, tau/‖x_i − v‖), repeated. In a run, the reference is the
     aggregate of the round before.

@@ -37,7 +37,7 @@ def geometric_median(n: int, b: int) -> float:
 
 
 def krum(n: int, b: int) -> float:
-    """6(1+r), for the variant that scores n−b nearest inputs."""
+    """6(1+r), for `original=False`."""
     return 6 * (1 + lower_bound(n, b))
 
 

@@ -18,7 +18,7 @@ from fedro.rules.table import ANY
     kappa_source="Allouah et al. 2023",
 )
 def nnm(rows: Rows) -> Rows:
-    """Each row becomes the mean of its n−b nearest rows, itself included.
+    """Nearest-neighbor mixing: each row becomes the mean of its n−b nearest rows, itself included.
 
     "Nearest-neighbor mixing": y_i = (1/(n−b))·Σ x_j over the n−b rows j that are nearest to x_i.
 
@@ -38,7 +38,7 @@ def nnm(rows: Rows) -> Rows:
     mixer=True, valid=ANY, cost="nd", source="Karimireddy et al. 2022", ranges={"s": AT_LEAST_ONE}
 )
 def bucketing(rows: Rows, *, s: int = 2) -> Rows:
-    """Means of s rows each, in random order; b stays, so it must be below half of ⌈n/s⌉.
+    """Averages s rows at a time, in random order. The next stage needs b below half of ⌈n/s⌉.
 
     Args:
         s: Rows per bucket. The last bucket may have fewer.
@@ -107,7 +107,7 @@ def clip(rows: Rows, *, limit: float) -> Rows:
     ranges={"factor": ABOVE_ZERO},
 )
 def clip_step(rows: Rows, *, factor: float = 3.0) -> Rows:
-    """Shortens every row to `factor` times the length of the reference: in a run, the last step.
+    """Shortens rows to at most `factor` lengths of the reference; in a run, the last aggregate.
 
     A round in which most of the sampled clients are Byzantine then does no more harm than a few
     ordinary steps. In the first round there is no reference, and nothing is clipped.

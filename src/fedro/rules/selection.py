@@ -33,7 +33,7 @@ def krum_scores(sq: Floats, b: int, original: bool) -> Floats:
     kappa_source="Allouah et al. 2023",
 )
 def krum(rows: Rows, *, original: bool = False) -> Any:
-    """The row with the least sum of squared distances to its n−b nearest.
+    """The row with the least sum of squared distances to its n−b nearest rows.
 
     A = x_i for the i that minimizes Σ ‖x_i − x_j‖² over the n−b rows j that are nearest to x_i.
 
@@ -58,7 +58,7 @@ def weight_on(index: int, n: int) -> Floats:
 
 @register(cost="n²d", source="Blanchard et al. 2017", weighted=True, ranges={"m": AT_LEAST_ONE})
 def multi_krum(rows: Rows, *, m: int | None = None, original: bool = False) -> Any:
-    """Mean of the m rows of least Krum score (n−b by default).
+    """Mean of the m rows with the lowest Krum scores (n−b rows by default).
 
     Args:
         m: Number of rows to average; by default n−b, or n−b−2 with `original`, which is also the
@@ -92,7 +92,7 @@ def smallest(values: Floats, k: int) -> NDArray[np.intp]:
     kappa_source="own",
 )
 def mda(rows: Rows) -> Any:
-    """Mean of the n−b rows of least diameter.
+    """Mean of the subset of n−b rows with the smallest diameter.
 
     "Minimum-diameter averaging". The search for the subset is exact; it raises ValueError where
     it would take too long.
@@ -112,7 +112,7 @@ def mda(rows: Rows) -> Any:
     kappa_source="own",
 )
 def mva(rows: Rows) -> Any:
-    """Mean of the n−b rows of least variance.
+    """Mean of the subset of n−b rows with the smallest variance.
 
     "Minimum-variance averaging". The search for the subset is exact; it raises ValueError where
     there are too many subsets to try.
@@ -126,7 +126,7 @@ def mva(rows: Rows) -> Any:
 
 @register(cost="n²d + search", source="Allouah et al. 2023", weighted=True)
 def smea(rows: Rows) -> Any:
-    """Mean of the n−b rows whose covariance has the least largest eigenvalue.
+    """Mean of the n−b rows whose covariance has the smallest top eigenvalue.
 
     "Smallest maximum eigenvalue averaging". The search for the subset is exact; it raises
     ValueError where there are too many subsets to try.
@@ -140,7 +140,7 @@ def smea(rows: Rows) -> Any:
 
 @register(valid=BULYAN_SIZE, cost="n²d + nd log n", source="El-Mhamdi et al. 2018")
 def bulyan(rows: Rows) -> Any:
-    """n−2b rows picked by Krum one after the other, then the n−4b values nearest the median.
+    """Krum picks n−2b rows; per coordinate, the mean of their n−4b values nearest the median.
 
     The second step works on each coordinate by itself and averages these values.
 

@@ -30,7 +30,7 @@ def top_direction(products: Floats, weights: Floats) -> tuple[float, Floats]:
 
 @register(cost="n²d + bn³", source="Allouah et al. 2025")
 def caf(rows: Rows) -> Any:
-    """Takes weight from rows that stick out along the top eigenvector; the mean that had least λ.
+    """Lowers the weight of rows that stick out along the top eigenvector, and averages.
 
     "Covariance-bound agnostic filter": each step multiplies each row's weight by
     1 − deviation/largest deviation along the top eigenvector of the weighted covariance, until at
@@ -68,7 +68,7 @@ def caf(rows: Rows) -> Any:
     ranges={"iterations": AT_LEAST_ONE, "columns": AT_LEAST_ONE, "c": AT_LEAST_ZERO},
 )
 def dnc(rows: Rows, *, iterations: int = 1, columns: int = 10_000, c: float = 1.0) -> Any:
-    """Drops the ⌊c·b⌋ rows that stick out most on random columns, `iterations` times.
+    """Mean without the ⌊c·b⌋ rows that stick out most on random columns, `iterations` times.
 
     "Divide and conquer": a row's outlier score is its squared deviation from the mean along the top
     singular vector of the sampled columns. Rows that survive every iteration are averaged.
