@@ -709,7 +709,7 @@ BOUNDS: dict[str, Callable[[int, int], float]] = {
 }
 
 MIXER_BOUNDS: dict[str, Callable[[int, int, float], float]] = {
-    "nnm": lambda n, b, kappa: 8 * b / (n - b) * (kappa + 1),
+    "nnm": lambda n, b, kappa: 4 * b / (n - b) * (kappa + 1),
     "arc": lambda n, b, kappa: kappa + 2 * r(n, b),
 }
 

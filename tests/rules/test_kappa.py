@@ -53,3 +53,33 @@ def test_zeros_and_ones_attain_the_lower_bound() -> None:
         x[:b] = 1.0
         assert parse_rule("trimmed_mean", b=b)(x)[0] == 0.0
     assert oracle.kappa_ratio(0.0, np.array([[1.0], [1], [0], [0], [0]]), 2) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("n", "b"), [(5, 1), (9, 3), (27, 9), (26, 11)])
+def test_nnm_before_the_trimmed_mean_attains_its_kappa(n: int, b: int) -> None:
+    honest = n - b
+    x = np.zeros((n, 1))
+    x[:b] = 1.0
+    x[honest:] = -1.0 + 1e-9  # nearer to the zeros than the ones are
+    output = parse_rule("nnm | trimmed_mean", b=b)(x)
+    center, variance = x[:honest].mean(), x[:honest].var()
+    ratio = float(output[0] - center) ** 2 / variance
+    assert ratio == pytest.approx(4 * lower_bound(n, b), rel=1e-6)
+    assert parse_rule("nnm | trimmed_mean", b=b).kappa(n) == pytest.approx(4 * lower_bound(n, b))
+
+
+@given(st.data())
+def test_nnm_moves_no_honest_row_far_from_the_honest_mean_on_average(data: st.DataObject) -> None:
+    """(1/|S|)·Σ_S ‖y_i − x̄‖² ≤ 4b/(n−b)·variance, for inputs as an attacker would choose them."""
+    n = data.draw(st.integers(3, 12))
+    b = data.draw(st.integers(1, (n - 1) // 2))
+    d = data.draw(st.integers(1, 3))
+    coordinates = st.one_of(st.integers(-3, 3), st.floats(-3, 3))
+    values = data.draw(st.lists(coordinates, min_size=n * d, max_size=n * d))
+    x = np.array(values, dtype=np.float64).reshape(n, d)
+    honest = x[: n - b]
+    center = honest.mean(axis=0)
+    variance = ((honest - center) ** 2).sum(axis=1).mean()
+    mixed = oracle.nnm(x, b)[: n - b]
+    moved = ((mixed - center) ** 2).sum(axis=1).mean()
+    assert moved <= 4 * b / (n - b) * variance + 1e-12

@@ -57,8 +57,8 @@ def meamed(n: int, b: int) -> float:
 
 
 def nnm(n: int, b: int, inner: float) -> float:
-    """8b/(n−b)·(κ+1)."""
-    return 8 * b / (n - b) * (inner + 1)
+    """4b/(n−b)·(κ+1)."""
+    return 4 * b / (n - b) * (inner + 1)
 
 
 def arc(n: int, b: int, inner: float) -> float:

@@ -15,7 +15,7 @@ from fedro.rules.table import ANY
     cost="n²d",
     source="Allouah et al. 2023",
     kappa=kappa.nnm,
-    kappa_source="Allouah et al. 2023",
+    kappa_source="own",
 )
 def nnm(rows: Rows) -> Rows:
     """Nearest-neighbor mixing: each row becomes the mean of its n−b nearest rows, itself included.
