@@ -127,7 +127,7 @@ def test_begins_with_the_commands_values(page, tmp_path: Path) -> None:
         assert float(page.input_value(f"#{name}")) == value
     assert page.inner_text("#sampled") == str(plan.sampled)
     assert page.inner_text("#tolerated") == str(plan.tolerated)
-    assert f"As few as {plan.n_min} can be safe" in page.inner_text("#why")
+    assert f"A sample of {plan.n_min} can be safe" in page.inner_text("#why")
 
 
 def test_shows_the_command_that_says_the_same(planner) -> None:

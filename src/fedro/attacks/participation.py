@@ -41,7 +41,7 @@ def silent_when_weak(view: View, *, least: int | None = None) -> bool:
 
 @forge(replaces=False, source="Allouah et al. 2024")
 def takeover(view: View, *, at: Literal["more", "reach"] = "more") -> Forged | None:
-    """Set the server's model to zero once more Byzantine clients than tolerated are sampled.
+    """Set the server's model to zero if the sampled Byzantine clients outnumber b̂.
 
     In all other rounds the stages before it decide what is sent.
 

@@ -12,7 +12,7 @@ from fedro.common.options import AT_LEAST_ONE, AT_LEAST_ZERO, PROPER_SHARE
 
 @poison(source="Allen-Zhu et al. 2020")
 def label_flip(examples: Any, classes: int, rng: np.random.Generator) -> Any:
-    """Train on wrong labels: y becomes C−1−y, of C classes.
+    """Train on wrong labels: with C classes, y becomes C−1−y.
 
     Example:
         >>> sorted(label_flip().hooks)

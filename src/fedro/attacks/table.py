@@ -111,7 +111,7 @@ def parse_knowledge(text: str) -> frozenset[str]:
 
 ATTACKS: Table[AttackEntry] = Table("attack")
 
-HEADER = ("name", "what the Byzantine clients do", "what they know", "reference")
+HEADER = ("name", "what the Byzantine clients do", "what else they know", "reference")
 
 
 def _cells() -> Iterator[tuple[str, ...]]:

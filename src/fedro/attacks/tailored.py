@@ -196,7 +196,7 @@ def _perturbation(name: Direction, dispersion: Dispersion) -> Tensor:
     source="Shejwalkar and Houmansadr 2021",
 )
 def min_max(view: View, *, direction: Direction = "std", own: bool = False) -> Tensor:
-    """Send ḡ plus γ times a direction, as far from others as honest updates are from each other.
+    """Send ḡ plus γ times a direction, no further from any other than honest updates can be.
 
     γ is the largest with max_i ‖message − g_i‖ ≤ max_{i,j} ‖g_i − g_j‖.
 
@@ -231,7 +231,7 @@ def min_sum(
     bound: Literal["max", "min"] = "max",
     own: bool = False,
 ) -> Tensor:
-    """Send ḡ plus γ times a direction, with a sum of squared distances as honest updates have.
+    """Send ḡ plus γ times a direction, in sum no further from the others than an honest update.
 
     γ is the largest for which Σ_i ‖message − g_i‖² is at most the bound.
 

@@ -88,9 +88,9 @@ def _how_sure(plan: "Plan") -> str:
         )
     chance = math.exp(plan.problem.log_safe_exact(plan.sampled, plan.tolerated))
     return (
-        f"Of {counted(plan.sampled, 'client')} drawn at random, at most {plan.tolerated} are "
-        f"Byzantine in each of {plan.problem.draws} draws with probability {percent(chance)} "
-        f"(b̂ was chosen by {BOUNDS[plan.bound]})."
+        f"With probability {percent(chance)}, none of the {counted(plan.problem.draws, 'draw')} of "
+        f"{counted(plan.sampled, 'client')} has more than {plan.tolerated} Byzantine ones (the "
+        f"tolerance comes from {BOUNDS[plan.bound]})."
     )
 
 
@@ -111,7 +111,7 @@ def _how_few(plan: "Plan") -> str:
     gaps = ""
     if plan.n_all is not None and plan.n_all != plan.n_min:
         gaps = f" (but not every size below {plan.n_all}: an even size adds no tolerance)"
-    return f"As few as {plan.n_min} can be safe{gaps}{price}; fewer never are."
+    return f"A sample of {plan.n_min} can be safe{gaps}{price}; no smaller sample is."
 
 
 def _how_many_reply(plan: "Plan") -> Iterator[str]:

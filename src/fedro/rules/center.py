@@ -22,7 +22,7 @@ from fedro.rules.table import ANY
     kappa_source="Allouah et al. 2023",
 )
 def geometric_median(rows: Rows, *, tolerance: float = 1e-10) -> Any:
-    """The point with the least sum of distances to the rows, up to a gradient of `tolerance`.
+    """The point with the least sum of distances to the rows, to within `tolerance`.
 
     A minimizes Σ ‖x_i − A‖. Weiszfeld's iteration runs on the n² distances between the rows, so the
     data are read twice, however many steps it takes.
@@ -123,7 +123,7 @@ def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, max_steps: int = 5000
     ranges={"tau": ABOVE_ZERO, "iterations": AT_LEAST_ONE},
 )
 def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> Any:
-    """Moves from the reference by the mean of the differences, each cut to length tau.
+    """Adds to the reference the mean of the rows' differences from it, each cut to length tau.
 
     v ← v + (1/n)·Σ (x_i − v)·min(1, tau/‖x_i − v‖), repeated. In a run, the reference is the
     aggregate of the round before.
@@ -148,7 +148,7 @@ def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> 
 
 @register(valid=ANY, cost="nd", source="Cao et al. 2021", reference="needed")
 def fltrust(rows: Rows) -> Any:
-    """Rows cut to the length of a trusted reference, weighted by their positive cosine with it.
+    """Mean of rows of a trusted reference's length, weighted by their cosine with it (or 0).
 
     A = Σ t_i·(‖r‖/‖x_i‖)·x_i / Σ t_i, where r is the reference and t_i = max(0, cos(x_i, r)). Rows
     of length zero get no weight; without any weight A is zero.

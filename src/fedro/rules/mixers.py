@@ -61,7 +61,7 @@ def bucketing(rows: Rows, *, s: int = 2) -> Rows:
     kappa_source="Allouah et al. 2025",
 )
 def arc(rows: Rows) -> Rows:
-    """Shortens the k = ⌊2b(n−b)/n⌋ longest rows to the length of the next one.
+    """Shortens the k = ⌊2b(n−b)/n⌋ longest rows to the length of the next longest.
 
     "Adaptive robust clipping": the limit follows the rows, so there is nothing to tune.
 
@@ -107,7 +107,7 @@ def clip(rows: Rows, *, limit: float) -> Rows:
     ranges={"factor": ABOVE_ZERO},
 )
 def clip_step(rows: Rows, *, factor: float = 3.0) -> Rows:
-    """Shortens rows to at most `factor` lengths of the reference; in a run, the last aggregate.
+    """Shortens rows to at most `factor` times the reference's length (in a run: last aggregate).
 
     A round in which most of the sampled clients are Byzantine then does no more harm than a few
     ordinary steps. In the first round there is no reference, and nothing is clipped.
