@@ -226,3 +226,8 @@ def test_an_attack_that_calls_the_rule() -> None:
     view = make(aggregate=parse_rule("trimmed_mean", b=2))
     assert torch.equal(sent("best_factor", view)[0], -3.0 * view.honest_mean)
     assert parse_attack("best_factor").knows == {"honest updates", "rule"}
+
+
+def test_a_factory_must_be_called() -> None:
+    with pytest.raises(ValueError, match=r"alie makes attacks: call it, as in alie\(\)"):
+        parse_attack(attacks.alie)  # type: ignore[arg-type]

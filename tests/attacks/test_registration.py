@@ -180,3 +180,21 @@ def test_a_good_declaration_is_accepted() -> None:
     assert str(made(at="b")) == "good(at='b')"  # type: ignore[call-arg]
     with pytest.raises(ValueError, match=r"good\(factor=0.0\): factor must be above 0"):
         made(factor=0.0)
+
+
+@pytest.mark.usefixtures("table")
+def test_a_decorator_can_be_used_for_several_attacks() -> None:
+    decorator = forge(knows="own update")
+
+    @decorator
+    def one_each(view):
+        """A generator: each sends something else."""
+        yield from (view.own(number) for number in range(len(view.byzantine)))
+
+    @decorator
+    def the_same(view):
+        """One update for all."""
+        return view.own(0)
+
+    assert one_each.entry.distinct
+    assert not the_same.entry.distinct

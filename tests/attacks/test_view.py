@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import torch
@@ -135,6 +135,14 @@ def test_what_is_declared_on_a_view_of_your_own_is_shown(knows: str) -> None:
     else:
         with pytest.raises(HiddenError, match="knows='honest updates'"):
             smallest().forge(wider())
+
+
+def test_declarations_may_be_written_as_text() -> None:
+    @dataclass
+    class Later(View):
+        seen: "Annotated[int, visible()]" = 0
+
+    assert visibility(Later, "seen") == visible()
 
 
 def test_knowledge_that_does_not_exist_cannot_be_declared() -> None:

@@ -25,6 +25,7 @@ def test_proved_lower_bound_and_found_are_shown() -> None:
     [
         (["no_such", "--sampled", "5", "--tolerated", "1"], "unknown rule"),
         (["median", "--sampled", "4", "--tolerated", "2"], "needs 2b < n"),
+        (["mean", "--sampled", "4", "--tolerated", "2"], "needs 2b < n"),
         (["nnm", "--sampled", "5", "--tolerated", "1"], "ends in a mixer"),
         (["median", "--sampled", "5", "--tolerated", "1", "--seconds", "-1"], "seconds"),
     ],

@@ -73,12 +73,12 @@ def test_a_missing_folder_is_not_made_unless_asked(tmp_path: Path) -> None:
 def test_durable_syncs_the_file_and_then_its_name(tmp_path: Path, synced: list[Path]) -> None:
     write_atomically(tmp_path / "file", b"x")
     assert synced == []
-    write_atomically(tmp_path / "file", b"x", durable=True)
+    write_atomically(tmp_path / "file", b"x", durable=True, fixed_name=True)
     assert synced == [tmp_path / temporary_name("file"), tmp_path]
 
 
 def test_a_folder_can_be_put_in_place(tmp_path: Path, synced: list[Path]) -> None:
-    with atomic_path(tmp_path / "folder", durable=True, unique=True) as temporary:
+    with atomic_path(tmp_path / "folder", durable=True) as temporary:
         temporary.mkdir()
         (temporary / "a").write_text("1")
         assert not (tmp_path / "folder").exists()
@@ -95,9 +95,9 @@ def test_a_folder_can_be_put_in_place(tmp_path: Path, synced: list[Path]) -> Non
     assert [file.name for file in tmp_path.rglob("*")] == ["folder", "a"]
 
 
-def test_unique_names_do_not_meet(tmp_path: Path) -> None:
+def test_temporary_names_do_not_meet(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    with atomic_path(path, unique=True) as one, atomic_path(path, unique=True) as other:
+    with atomic_path(path) as one, atomic_path(path) as other:
         assert one != other
         one.write_text("one")
         other.write_text("other")
@@ -123,3 +123,20 @@ def test_folders_are_made_durably(tmp_path: Path, synced: list[Path]) -> None:
     assert synced == [tmp_path, tmp_path / "a"]
     make_folder_durably(tmp_path / "a" / "b")
     assert len(synced) == 2
+
+
+def test_files_of_the_user_with_a_temporary_name_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "page.html.tmp").mkdir()
+    (tmp_path / "page.html.tmp" / "mine").write_text("mine")
+    (tmp_path / "plan.html.tmp").write_text("mine too")
+    write_atomically(tmp_path / "page.html", "new")
+    write_atomically(tmp_path / "plan.html", "new")
+    assert (tmp_path / "page.html.tmp" / "mine").read_text() == "mine"
+    assert (tmp_path / "plan.html.tmp").read_text() == "mine too"
+
+
+def test_a_name_of_the_greatest_length_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)
+    assert write_atomically(path, b"x").read_bytes() == b"x"
+    with pytest.raises(CannotWriteError, match="too long"):
+        write_atomically(tmp_path / ("n" * 256), b"x")

@@ -55,7 +55,8 @@ def test_a_failed_compilation_warns_once_and_torch_takes_over(fail_to_compile: A
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert same(results(x, "auto"), expected)
-        assert same(results(x, "numba"), expected)
+    with pytest.raises(RuntimeError, match="cannot build its kernels"):  # what was asked for
+        results(x, "numba")
 
 
 def test_a_kernel_may_fail_after_others_were_used(fail_to_compile: Any) -> None:
@@ -80,9 +81,8 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     rule = parse_rule("nnm | trimmed_mean", b=3)
     aggregate = rule(x)
-    for backend in ("auto", "numba"):
-        value = kernels.band(x, 3, 10, backend=backend).value
-        assert (value == kernels.band(x, 3, 10, backend="torch").value).all()
+    value = kernels.band(x, 3, 10).value
+    assert (value == kernels.band(x, 3, 10, backend="torch").value).all()
     kernels.MIN_COMPILED_SIZE = 1 << 60
     assert (aggregate == rule(x)).all()
 print(*(f"{w.category.__name__}: {w.message}" for w in caught), sep="\\n")

@@ -6,11 +6,12 @@ import shutil
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from fedro.kernels import compiled
-from fedro.kernels.compilation import announce_if_slow
+from fedro.kernels.compilation import Kernel, announce_if_slow
 from kernel_cases import SRC, normal, python, results
 
 
@@ -73,3 +74,20 @@ def test_the_cache_knows_all_sources(tmp_path: Path) -> None:
             file.write("# edited\n")
     assert names[0] == python(code)
     assert names[0] != names[1]
+
+
+def test_a_full_disk_only_costs_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel(lambda x: None, ("T[:]",))
+
+    class Full:
+        """A dispatcher whose cache cannot be written."""
+
+        def disable_compile(self, yes: bool) -> None:
+            pass
+
+        def compile(self, types: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kernel, "dispatcher", Full())
+    assert kernel.prepare(np.dtype("float32"))(np.zeros(3, dtype=np.float32)) is None
+    assert kernel.compiled == {"float32"}

@@ -1,6 +1,7 @@
 """The planner: the published numbers, the corners, the errors."""
 
 import csv
+import importlib
 import math
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 import fedro
 from fedro.common.text import percent
-from fedro.rules import parse_rule
+from fedro.rules import RULES, Validity, krum, parse_rule, register
 
 VECTORS_FILE = Path(__file__).parents[1] / "vectors" / "plan.csv"
 VECTORS = list(csv.DictReader(VECTORS_FILE.read_text().splitlines()))
@@ -104,6 +105,36 @@ def test_a_rule_object_brings_its_kappa() -> None:
             return 0.5
 
     assert fedro.plan(**PAPER, rule=Half()).sampled == fedro.plan(**PAPER).n_min
+
+
+def test_a_rule_is_planned_for_only_where_it_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = type(RULES)("rule")
+    for name, entry in RULES.items():
+        table[name] = entry
+    for module in ("rule", "table", "registration"):
+        monkeypatch.setattr(importlib.import_module(f"fedro.rules.{module}"), "RULES", table)
+
+    @register(
+        valid=Validity("3b < n", lambda n, b: 3 * b < n),
+        kappa=lambda n, b: b / (n - 3 * b),
+        kappa_source="own",
+    )
+    def third(rows):
+        """Needs more than three times as many rows."""
+        return rows.combine(rows.mean_of(np.arange(rows.n)))
+
+    with pytest.raises(ValueError, match="third with n=26 rows and b=9: needs 3b < n"):
+        fedro.plan(**PAPER, sampled=26, rule=third())
+    with pytest.raises(ValueError, match="needs 3b < n"):
+        fedro.plan(clients=10, byzantine=4, rounds=5, rule=third())
+    plan = fedro.plan(**PAPER, rule=third())
+    assert 3 * plan.tolerated < plan.sampled
+    assert 0 < plan.kappa <= 1
+
+
+def test_a_factory_must_be_called() -> None:
+    with pytest.raises(ValueError, match=r"krum makes rules: call it, as in krum\(b=…\)"):
+        fedro.plan(**PAPER, rule=krum)  # type: ignore[arg-type]
 
 
 def test_without_bad_clients() -> None:

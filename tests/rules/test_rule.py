@@ -1,6 +1,8 @@
 """Rule and parse_rule: arguments, text, weights, seeds."""
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -213,3 +215,15 @@ def test_a_rule_of_your_own_is_named_with_its_module(
 def test_values_of_options_are_checked_when_a_rule_is_read(text, message):
     with pytest.raises(ValueError, match=message):
         parse_rule(text)
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_rules_and_their_kappa_can_be_copied(copied: Callable[[Any], Any]) -> None:
+    rule = parse_rule("nnm | krum(original=True)", b=2)
+    assert copied(rule) == rule
+    kappa = parse_rule("nnm | krum", b=2).kappa(9)
+    assert kappa is not None
+    assert copied(kappa) == kappa
+    assert copied(kappa).source == kappa.source

@@ -102,7 +102,7 @@ def one_round(model, updates, rule="trimmed_mean", **options):
     round_ = Round(4, 0.1, np.arange(len(updates)), None, state)
     given = {"tolerated": 1, "server_lr": 1.0, "layout": FlatModel(nn.Linear(1, 1)), "seed": 7}
     aggregated = aggregate(
-        round_, updates, np.arange(len(updates)), parse_rule(rule), **given, **options
+        round_, updates, np.arange(len(updates)), parse_rule(rule), **{**given, **options}
     )
     return round_, aggregated
 
@@ -146,3 +146,13 @@ def test_a_rule_that_starts_from_its_last_output_is_given_it():
 def test_each_round_has_its_own_seed_for_the_rule():
     assert rule_seed(7, 4) == rule_seed(7, 4)
     assert len({rule_seed(7, 4), rule_seed(7, 5), rule_seed(8, 4)}) == 3
+
+
+def test_a_rule_that_drops_rows_may_have_no_kappa_for_the_round():
+    """One of eleven replies is missing, and `nnm` drops one more: what is left fits `bulyan`."""
+    updates = torch.randn(10, 2, generator=torch.Generator().manual_seed(0))
+    updates[3] = 1e12
+    round_, aggregated = one_round(torch.zeros(2), updates, rule="nnm | bulyan", tolerated=2)
+    assert round_.void is None
+    assert aggregated.abs().max() < 10
+    assert round_.kappa_proved is None

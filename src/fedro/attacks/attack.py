@@ -242,6 +242,9 @@ def parse_attack(attack: str | Attack) -> Attack:
     """
     if isinstance(attack, Attack):
         return attack
+    entry = getattr(attack, "entry", None)
+    if isinstance(entry, AttackEntry):
+        raise ValueError(f"{entry.name} makes attacks: call it, as in {entry.name}()")
     if not isinstance(attack, str):
         raise ValueError(f"an attack is a text like 'alie' or 'none', or an Attack, not {attack!r}")
     return Attack(tuple(parse_stage("attack", part) for part in BAR.split(attack)))

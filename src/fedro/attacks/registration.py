@@ -229,9 +229,8 @@ def _decorator(
         name = function.__name__
         options = Options(name, function, ranges, numbers=FITS_FLOAT32, further=further)
         _check_declaration(hook, function, options, facts)
-        if inspect.isgeneratorfunction(function):
-            facts["distinct"] = True
-        entry = AttackEntry(name, function, hook, options, **facts)
+        own = {**facts, "distinct": True} if inspect.isgeneratorfunction(function) else facts
+        entry = AttackEntry(name, function, hook, options, **own)
         ATTACKS[name] = entry
         return cast(AttackFactory[Any], _factory(entry))
 

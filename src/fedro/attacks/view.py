@@ -6,9 +6,9 @@ Every field, property and method of `View` that an attack may use carries a decl
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from functools import cached_property
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import numpy as np
 import torch
@@ -74,14 +74,20 @@ def visible(*knowledge: Knowledge) -> Visible:
 
 def visibility(kind: type["View"], name: str) -> Visible | None:
     """Return the declaration on an attribute of a class of views, None if there is none."""
-    annotations = {item.name: item.type for item in fields(kind)}
-    for item in getattr(annotations.get(name), "__metadata__", ()):
+    hints = _type_hints(kind)  # type: ignore[arg-type]  # a class can be hashed
+    for item in getattr(hints.get(name), "__metadata__", ()):
         if isinstance(item, Visible):
             return item
     attribute = inspect.getattr_static(kind, name, None)
     function = getattr(attribute, "fget", getattr(attribute, "func", attribute))
     declared = getattr(function, "__visible__", None)
     return declared if isinstance(declared, Visible) else None
+
+
+@cache
+def _type_hints(kind: Any) -> dict[str, Any]:
+    """The annotations of a class, with their metadata, also where they are written as text."""
+    return get_type_hints(kind, include_extras=True)
 
 
 @dataclass
@@ -250,7 +256,8 @@ class RestrictedView:
         if declared is None:
             raise HiddenError(
                 f"attack {self._attack} uses view.{name}, which is hidden from every attack: to "
-                f"show it, put @visible(…) above it in {type(self._view).__name__}"
+                f"show it, declare it in {type(self._view).__name__}, with @visible(…) above a "
+                "property or Annotated[…, visible(…)] as the type of a field"
             )
         if not declared.to or declared.to & self._knows:
             return getattr(self._view, name)

@@ -28,11 +28,12 @@ def kappa(
 
     import_from_current_folder()
     parsed = parse_rule(rule, b=tolerated)
-    proved, bound = parsed.kappa(sampled), lower_bound(sampled, tolerated)
+    proved = parsed.kappa(sampled)
     with _search_progress(seconds, hidden=as_json) as progress:
         search = search_kappa(
             parsed, sampled, tolerated, seconds=seconds, seed=seed, progress=progress
         )
+    bound = lower_bound(sampled, tolerated)
     if as_json:
         result = {
             "rule": str(parsed),

@@ -17,11 +17,14 @@ def rollback(
     ],
 ) -> None:
     """Return a run to an earlier checkpoint. Later files are renamed, not deleted."""
-    from fedro.runs import roll_back
+    from fedro.runs import read_config, roll_back
 
     for path in roll_back(folder, round):
         print(f"renamed to {path}")
+    deployed = read_config(folder)["dataset"] == "flower"
+    remedy = "start the server app again, with resume=True"
+    if not deployed:
+        remedy = f"fedro run --resume --out {folder}"
     print(
-        f"The run in {folder} is back to its state after {round} rounds. Continue it with: "
-        f"fedro run --resume --out {folder}"
+        f"The run in {folder} is back to its state after {round} rounds. Continue it with: {remedy}"
     )

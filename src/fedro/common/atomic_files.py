@@ -24,7 +24,12 @@ class CannotWriteError(OSError):
 
 
 def write_atomically(
-    path: Path, data: bytes | str, *, durable: bool = False, make_folder: bool = True
+    path: Path,
+    data: bytes | str,
+    *,
+    durable: bool = False,
+    make_folder: bool = True,
+    fixed_name: bool = False,
 ) -> Path:
     """Write a file; on failure the old file, if any, is unchanged.
 
@@ -34,6 +39,7 @@ def write_atomically(
         durable: Wait until the file and its name are on the disk, so that a power cut right after
             this call cannot undo it.
         make_folder: Create the file's folder if it does not exist.
+        fixed_name: See `atomic_path`.
 
     Returns:
         The path.
@@ -44,7 +50,9 @@ def write_atomically(
     content = data.encode("utf-8", "replace") if isinstance(data, str) else data
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     with (
-        atomic_path(path, durable=durable, make_folder=make_folder) as temporary,
+        atomic_path(
+            path, durable=durable, make_folder=make_folder, fixed_name=fixed_name
+        ) as temporary,
         opened(temporary, flags) as file,
     ):
         write_all(file, content)
@@ -53,7 +61,7 @@ def write_atomically(
 
 @contextlib.contextmanager
 def atomic_path(
-    path: Path, *, durable: bool = False, make_folder: bool = True, unique: bool = False
+    path: Path, *, durable: bool = False, make_folder: bool = True, fixed_name: bool = False
 ) -> Iterator[Path]:
     """Yield a temporary path; what is there at the end of the block is renamed to `path`.
 
@@ -64,15 +72,15 @@ def atomic_path(
         path: Where the result goes.
         durable: Wait until the result and its name are on the disk.
         make_folder: Create the folder above `path` if it does not exist.
-        unique: Choose a new temporary name on each call, for files that several processes may write
-            at the same time. Otherwise the name is `temporary_name(path.name)`, which makes
-            leftovers of a killed process easy to find.
+        fixed_name: Use the temporary name `temporary_name(path.name)`, so that the leftovers of a
+            killed process can be found and cleared. Only for folders that nobody else writes to.
+            By default, each call chooses a new hidden name.
 
     Raises:
         CannotWriteError: The system refused; `errno` and `strerror` say why.
     """
-    token = f".{secrets.token_hex(6)}" if unique else ""
-    temporary = path.with_name(temporary_name(path.name + token))
+    hidden = temporary_name(f".{secrets.token_hex(8)}")
+    temporary = path.with_name(temporary_name(path.name) if fixed_name else hidden)
     try:
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +150,8 @@ def _sync_content(path: Path) -> None:
 
 
 def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
-        path.unlink()
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

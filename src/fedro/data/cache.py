@@ -87,7 +87,7 @@ def _read(folder: Path) -> Arrays | None:
 def _write(folder: Path, arrays: Arrays) -> bool:
     """Write an entry, which other processes see only when it is complete; whether it is there."""
     try:
-        with atomic_path(folder, durable=True, unique=True) as temporary:
+        with atomic_path(folder, durable=True) as temporary:
             temporary.mkdir()
             for name, array in arrays.items():
                 np.save(temporary / f"{name}.npy", array, allow_pickle=False)

@@ -63,7 +63,8 @@ def make_federation(
 
     Args:
         text: A source with its options, such as ``"digits"``, ``"femnist(path='data')"`` or
-            ``"my_module:my_function(size=80)"``. `fedro data` lists the sources.
+            ``"my_module:my_function(size=80)"``. An unknown name raises an
+            error that lists the sources.
         clients: The number of clients. If the examples belong to clients (femnist, folder,
             synthetic, your own), the first so many are taken, by default all of them. Otherwise
             (digits, cifar10) the examples are distributed to so many clients, by default 10.

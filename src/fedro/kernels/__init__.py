@@ -273,5 +273,5 @@ def _backend(x: Matrix, name: BackendName, primitive: Primitive) -> Backend:
         raise ValueError(f"backend {name!r}: need 'auto', 'numba' or 'torch'")
     large = x.shape[0] * x.shape[1] >= MIN_COMPILED_SIZE
     if x.on_cpu and (name == "numba" or (name == "auto" and large)):
-        return backends.load_numba(primitive, x.work)
+        return backends.load_numba(primitive, x.work, required=name == "numba")
     return backends.load_torch()

@@ -148,19 +148,22 @@ def load_torch() -> Backend:
     return module
 
 
-def load_numba(primitive: Primitive, dtype: np.dtype[Any]) -> Backend:
+def load_numba(primitive: Primitive, dtype: np.dtype[Any], required: bool = False) -> Backend:
     """The Numba back end, with the kernel of this primitive compiled; torch's if that fails.
 
     The kernels are built with Numba's extension interface and llvmlite, which other versions may
-    change. The first failure warns; from then on the process does not try Numba again.
+    change. The first failure warns; from then on the process does not try Numba again. With
+    `required`, a failure raises instead.
     """
     global _numba_failed
-    if not _numba_failed:
+    if required or not _numba_failed:
         try:
             from . import numba_backend as module
 
             module.prepare(primitive, dtype)
         except Exception as error:
+            if required:
+                raise RuntimeError(_failure(error)) from error
             with _lock:
                 first, _numba_failed = not _numba_failed, True
             if first:

@@ -55,6 +55,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], signature: tuple[str, ...]) -> None:
         self.name = function.__name__
+        self.function = function
         self.signature = signature
         self.dispatcher = _dispatcher(function)
         self.compiled: set[str] = set()
@@ -69,8 +70,15 @@ class Kernel:
     def _compile(self, name: str) -> None:
         if name in self.compiled:  # another thread was faster
             return
+        types = tuple(_numba_type(part, name) for part in self.signature)
         self.dispatcher.disable_compile(False)
-        self.dispatcher.compile(tuple(_numba_type(part, name) for part in self.signature))
+        try:
+            self.dispatcher.compile(types)
+        except OSError as error:  # of the cache on the disk, which is not needed
+            LOG.warning("%s is compiled without a cache: %s", self.name, error)
+            self.dispatcher = numba.njit(**OPTIONS)(self.function)
+            for other in {*self.compiled, name}:
+                self.dispatcher.compile(tuple(_numba_type(part, other) for part in self.signature))
         self.dispatcher.disable_compile(True)  # a wrong argument type raises, it never compiles
         self.compiled.add(name)
 

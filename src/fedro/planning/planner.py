@@ -244,6 +244,8 @@ def plan(
     kappa_of = _kappa_of(rule)
     everyone = kappa_of(problem.population, problem.byzantine)
     if math.isinf(everyone):
+        _check_valid(rule, problem.population, problem.byzantine)
+    if math.isinf(everyone):
         raise ValueError(
             f"rule={str(rule)!r} withstands no Byzantine client: plan with a robust rule"
         )
@@ -265,6 +267,8 @@ def plan(
     n_th, n_opt, impossibility = _paper_thresholds(problem)
     kappa = expected_kappa(problem, kappa_of, sampled, tolerated)
     assert kappa is not None  # the goal is met
+    if math.isinf(kappa):
+        _check_valid(rule, problem.received(sampled), tolerated)
     return Plan(
         sampled=sampled,
         tolerated=tolerated,
@@ -347,6 +351,12 @@ def _recommend(problem: PlanningProblem, goal: Goal, everyone: float) -> int:
     )
 
 
+def _check_valid(rule: str | Rule | HasKappa, n: int, b: int) -> None:
+    """Raise if the rule may not be used with n rows of which b are Byzantine."""
+    if isinstance(rule, str | Rule):
+        parse_rule(rule).kappa(n, b)
+
+
 def _paper_thresholds(problem: PlanningProblem) -> tuple[int | None, int | None, float | None]:
     if problem.byzantine == 0:
         return None, None, None
@@ -360,8 +370,8 @@ def _paper_thresholds(problem: PlanningProblem) -> tuple[int | None, int | None,
 
 
 def _kappa_of(rule: str | Rule | HasKappa) -> KappaFunction:
-    if isinstance(rule, str | Rule):
-        return parse_rule(rule).kappa_formula()
+    if isinstance(rule, str | Rule) or hasattr(rule, "entry"):  # a factory: it was not called
+        return parse_rule(rule).kappa_formula()  # type: ignore[arg-type]
     if not hasattr(rule, "kappa"):
         raise ValueError(f"rule={rule!r}: give a rule, or its name like 'nnm | trimmed_mean'")
 

@@ -1,5 +1,6 @@
 """A rule is a pipeline: mixers and a last stage, joined by ``|``, with one b for all of them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,6 +33,10 @@ class Kappa(float):
         number = super().__new__(cls, value)
         number.source = source
         return number
+
+    def __getnewargs__(self) -> tuple[float, str]:  # type: ignore[override]
+        """Return the arguments of `__new__`, for copies and pickles."""
+        return float(self), self.source
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,10 @@ class Rule:
             stages[-1].options["b"] = self.b
         return " | ".join(str(stage) for stage in stages)
 
+    def __reduce__(self) -> tuple[Callable[[str], "Rule"], tuple[str]]:
+        """Copy and pickle as text, so that another process can load a user's own stages."""
+        return parse_rule, (str(self),)
+
     def __hash__(self) -> int:
         return hash(str(self))
 
@@ -118,7 +127,7 @@ class Rule:
         return Kappa(value, "; ".join(sources)) if np.isfinite(value) else None
 
     def kappa_formula(self) -> Callable[[int, int], float]:
-        """Return κ as a function of n and b, which it does not check.
+        """Return κ as a function of n and b; it is infinite where the rule may not be used.
 
         The κ of a pipeline is computed from right to left: each mixer turns the κ of what comes
         after it into its own.
@@ -128,11 +137,14 @@ class Rule:
         """
         if self.entries[-1].mixer:
             raise ValueError(self._unfinished())
+        entries = self.entries
         *mixers, final = [
             _proved(entry, stage) for entry, stage in zip(self.entries, self.stages, strict=True)
         ]
 
         def kappa(n: int, b: int) -> float:
+            if not all(entry.valid(n, b) for entry in entries):
+                return math.inf
             value = final(n, b)
             for mixer in reversed(mixers):
                 value = mixer(n, b, value)

@@ -299,4 +299,4 @@ def _check_free(folder: Path) -> None:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file that survives a power cut; a folder that was deleted is not made again."""
-    write_atomically(path, data, durable=True, make_folder=False)
+    write_atomically(path, data, durable=True, make_folder=False, fixed_name=True)

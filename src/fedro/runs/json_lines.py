@@ -102,7 +102,7 @@ class RoundsFile:
         """Make the file hold exactly these lines."""
         now = read_bytes(self.path)
         if now is None or not now.startswith(lines):
-            write_atomically(self.path, lines, durable=True, make_folder=False)
+            write_atomically(self.path, lines, durable=True, make_folder=False, fixed_name=True)
         elif now != lines:
             os.truncate(self.path, len(lines))
         self.size = len(lines)

@@ -166,8 +166,19 @@ def aggregate(
         return None
     previous = aggregated if starts_from_last(rule) else state.previous
     round_.state = replace(state, model=model, previous=previous)
-    round_.kappa_proved = rule.kappa(usable.size, tolerated)
+    round_.kappa_proved = _kappa(rule, usable.size, tolerated)
     return aggregated
+
+
+def _kappa(rule: Rule, n: int, b: int) -> float | None:
+    """The proved κ, or None if there is none for so many rows.
+
+    The rule may have dropped rows as Byzantine and so be valid although (n, b) is not.
+    """
+    try:
+        return rule.kappa(n, b)
+    except ValueError:
+        return None
 
 
 def is_robust(rule: Rule) -> bool:
