@@ -32,7 +32,7 @@ soak: $(VENV)/.peers
 	$(BIN)/python tests/soak/kills.py --times 50
 	PYTHONPATH=tests/helpers $(BIN)/python tests/soak/hostile.py --matrices 10000
 	FEDRO_HYPOTHESIS=deep $(BIN)/pytest tests/test_fuzz.py
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -n 2 --dist loadfile -m soak
 	$(BIN)/python tests/soak/mutants.py
 
 # The fast tests with the lowest versions that pyproject.toml allows (of all but torch and Flower).

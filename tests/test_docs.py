@@ -23,6 +23,15 @@ ROOT = Path(__file__).parents[1]
 PAGES = {str(page.relative_to(ROOT)): page for page in pages(ROOT)}
 BLOCKS = {name: blocks_of(page.read_text(), name) for name, page in PAGES.items()}
 MAX_BLOCKS_NOT_RUN = 30
+TRAINING_PAGES = (  # they train models: `make soak` and CI run them
+    "docs/howto/add-an-attack.md",
+    "docs/howto/local-steps.md",
+    "docs/howto/move-to-flower.md",
+    "docs/howto/own-model-and-data.md",
+    "docs/report.md",
+    "docs/sweeps.md",
+    "docs/training.md",
+)
 
 
 def runs(block: Block) -> bool:
@@ -47,7 +56,12 @@ def outcomes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [name for name, blocks in BLOCKS.items() if any(map(runs, blocks))]
+    "page",
+    [
+        pytest.param(name, marks=[pytest.mark.soak] * (name in TRAINING_PAGES))
+        for name, blocks in BLOCKS.items()
+        if any(map(runs, blocks))
+    ],
 )
 def test_page_is_as_it_says(page: str, outcomes: dict[str, Future[None]]) -> None:
     outcomes[page].result()

@@ -62,6 +62,7 @@ def test_own_rule(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_own_model(tmp_path: Path) -> None:
     printed = printed_by("own_model", tmp_path)
     assert share(printed, "mean") < 50
@@ -70,6 +71,7 @@ def test_own_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_hospital(tmp_path: Path) -> None:
     printed = printed_by("hospital", tmp_path)
     assert "sample 8, tolerate 1: safe with 100%" in printed

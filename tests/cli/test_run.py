@@ -107,7 +107,11 @@ def test_worker_processes_killed_with_their_parent_and_resumed_with_others(tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "signal_",
-    [signal.SIGKILL, signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)],
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGINT, marks=pytest.mark.soak),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.soak),
+    ],
 )
 def test_stopped_again_and_again_and_resumed_it_ends_with_the_same_bits(whole, tmp_path, signal_):
     path = tmp_path / "stopped"
@@ -391,6 +395,7 @@ def test_a_wrong_option_of_your_own_model_is_explained(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_demo_is_stopped_and_resumed(tmp_path):
     small = ["--set", "rounds=20", "--set", "clients=15", "--set", "byzantine=3"]
     arguments = ["run", *small, "--out", "demo"]

@@ -52,6 +52,7 @@ def test_an_app_with_bad_clients_learns(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_150_nodes_under_attack_learn_what_they_learn_without_flower(tmp_path):
     """Weights travel, not updates, so that a round differs by roundings: 1e-5 of the step."""
     from flower_digits_app import EXPERIMENT

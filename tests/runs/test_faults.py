@@ -181,6 +181,7 @@ def test_killed_at_some_steps(tmp_path: Path, undisturbed: dict[str, bytes]) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_killed_again_and_again(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     """Also while it is recovering from the death before."""
     draw = random.Random(0)

@@ -147,9 +147,8 @@ def test_a_process_that_is_killed_changes_nothing(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "how", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_goes_on(place, how):
     many = ["--set", "rounds=30"]  # so that it cannot be over before it is stopped
     process = place.start("mine.toml", *many, "--set", "engine=flower", "--out", "flower")

@@ -138,6 +138,7 @@ def test_another_experiment_in_the_folder_is_refused(finished: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
     experiments = expand({**SMALL, "rounds": 10**6, "seed": [0]})
     events = run_sweep(experiments, tmp_path, jobs=1)
@@ -151,6 +152,7 @@ def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_sweep_of_inline_runs_resumes_however_few_are_left(tmp_path: Path) -> None:
     experiments = expand({**SMALL, "engine": "inline", "rounds": 30, "seed": [0, 1]})
     events = run_sweep(experiments, tmp_path, jobs=2)
@@ -160,6 +162,7 @@ def test_a_sweep_of_inline_runs_resumes_however_few_are_left(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_whose_model_ignores_interrupts_is_saved(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "deaf.py").write_text(
         "import signal\nfrom torch import nn\n\n"

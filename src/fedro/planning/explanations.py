@@ -111,7 +111,7 @@ def _how_few(plan: "Plan") -> str:
     gaps = ""
     if plan.n_all is not None and plan.n_all != plan.n_min:
         gaps = f" (but not every size below {plan.n_all}: an even size adds no tolerance)"
-    return f"A sample of {plan.n_min} can be safe{gaps}{price}; no smaller sample is."
+    return f"A sample of {plan.n_min} can be safe{gaps}{price}; no smaller sample can be safe."
 
 
 def _how_many_reply(plan: "Plan") -> Iterator[str]:

@@ -123,7 +123,7 @@ def weiszfeld(sq: Floats, sizes: Floats, tolerance: float, max_steps: int = 5000
     ranges={"tau": ABOVE_ZERO, "iterations": AT_LEAST_ONE},
 )
 def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> Any:
-    """Adds to the reference the mean of the rows' differences from it, each cut to length tau.
+    """The reference plus the mean of (row − reference), each cut to a length of at most tau.
 
     v ← v + (1/n)·Σ (x_i − v)·min(1, tau/‖x_i − v‖), repeated. In a run, the reference is the
     aggregate of the round before.
@@ -148,7 +148,7 @@ def centered_clipping(rows: Rows, *, tau: float = 10.0, iterations: int = 3) -> 
 
 @register(valid=ANY, cost="nd", source="Cao et al. 2021", reference="needed")
 def fltrust(rows: Rows) -> Any:
-    """Mean of rows of a trusted reference's length, weighted by their cosine with it (or 0).
+    """Rows scaled to a trusted reference's length; mean weighted by max(0, cosine with it).
 
     A = Σ t_i·(‖r‖/‖x_i‖)·x_i / Σ t_i, where r is the reference and t_i = max(0, cos(x_i, r)). Rows
     of length zero get no weight; without any weight A is zero.

@@ -68,7 +68,7 @@ def caf(rows: Rows) -> Any:
     ranges={"iterations": AT_LEAST_ONE, "columns": AT_LEAST_ONE, "c": AT_LEAST_ZERO},
 )
 def dnc(rows: Rows, *, iterations: int = 1, columns: int = 10_000, c: float = 1.0) -> Any:
-    """Drops, `iterations` times, the ⌊c·b⌋ rows that stick out most on random columns; mean.
+    """Mean after dropping, `iterations` times, the ⌊c·b⌋ rows most extreme on random columns.
 
     "Divide and conquer": a row's outlier score is its squared deviation from the mean along the top
     singular vector of the sampled columns. Rows that survive every iteration are averaged.

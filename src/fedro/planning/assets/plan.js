@@ -277,7 +277,7 @@ function explain({ setting, sampled, tolerated, kappa, everyone, limit, fewest }
   ];
   if (fewest < sampled) {
     const price = fewKappa < Infinity ? `, but with κ = ${short(fewKappa)}` : "";
-    said.push(`A sample of ${fewest} can be safe${price}; no smaller sample is.`);
+    said.push(`A sample of ${fewest} can be safe${price}; no smaller sample can be safe.`);
   }
   if (setting.dropout) {
     said.push(`About ${setting.received(sampled)} of ${sampled} reply; a draw is void if ${2 * tolerated} or fewer do, ` +
