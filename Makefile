@@ -16,7 +16,7 @@ test: $(VENV)/.peers tools
 	$(PYTEST) -m "not soak"
 
 check: lint $(VENV)/.peers tools
-	$(PYTEST) -m "not slow" -x
+	FEDRO_HYPOTHESIS=quick $(PYTEST) -m "not slow" -x
 
 # Which lines of the package the tests run, in all the processes they start. Left out: a federation, which is too
 # slow when it is traced, and a full disk, on which the tracer cannot write either.

@@ -18,6 +18,7 @@ from leftover_processes import (  # noqa: F401  (hooks)
 
 # The machine may be slow or busy: an example has no deadline, and CI draws the same ones each time.
 settings.register_profile("default", deadline=None, max_examples=200, derandomize=True)
+settings.register_profile("quick", deadline=None, max_examples=20, derandomize=True)
 settings.register_profile("deep", deadline=None, max_examples=3000)
 settings.load_profile(os.environ.get("FEDRO_HYPOTHESIS", "default"))
 

@@ -31,6 +31,8 @@ from fedro.simulation.recording import run_into
 from fedro.simulation.sweeps import read_sweep
 from sample_data import femnist_table, write_leaf, write_parquet
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 REFUSED = (ValueError, OSError)  # what the command line shows as one message
 KEYS = sorted(Experiment.model_fields)
 DEEP = os.environ.get("FEDRO_HYPOTHESIS") == "deep"  # as `make soak` runs it

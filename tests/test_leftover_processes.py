@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 TESTS = Path(__file__).parent
 CLEAN = """
 import subprocess

@@ -24,6 +24,8 @@ from fedro.simulation.round import backdoor_rate, simulate_round
 from fedro.simulation.tensorboard import tensorboard_log
 from fedro.simulation.terminal import results
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 DIGITS = Experiment(
     dataset="digits",
     clients=12,

@@ -17,6 +17,8 @@ from fedro.attacks import (
 from fedro.attacks.defense import trial_messages
 from fedro.rules import RULES, parse_rule
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 NEED = {"clip": "clip(limit=4.0)", "norm_clip": "norm_clip(limit=4.0)"}
 
 

@@ -27,6 +27,8 @@ from fedro.attacks.search import OCTAVES
 from fedro.attacks.tailored import imagine_round
 from fedro.rules import parse_rule
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 
 def test_a_reference_that_is_not_finite_makes_the_round_void() -> None:
     bad = Defense(parse_rule("monna"), 3, torch.full((60,), math.nan))

@@ -20,6 +20,8 @@ from fedro.simulation.experiment import Experiment, read_experiment
 from fedro.simulation.recording import run_into
 from run_cases import invoke, outcome
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 SMALL = {
     "dataset": "digits",
     "clients": 20,

@@ -17,6 +17,8 @@ from fedro.kernels import backends, compiled
 from fedro.kernels.compilation import Kernel
 from kernel_cases import SRC, normal, python, results, same
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 
 @pytest.fixture
 def fail_to_compile(monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -14,6 +14,8 @@ from fedro.kernels import compiled
 from fedro.kernels.compilation import Kernel, announce_if_slow
 from kernel_cases import SRC, normal, python, results
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 
 def test_another_shape_compiles_nothing() -> None:
     results(normal(26, 20_000))

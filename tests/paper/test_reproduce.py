@@ -12,6 +12,8 @@ from fedro.runs import read
 from fedro.simulation.sweeps import read_sweep
 from paper_cases import planned, redraw, rows_of, run_here
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_rounds() -> Iterator[None]:

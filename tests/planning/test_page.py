@@ -17,6 +17,8 @@ import fedro
 from fedro.common import atomic_files
 from fedro.planning import page as plan_page
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 PAPER: dict[str, Any] = {"clients": 150, "byzantine": 15, "rounds": 500}
 USUAL: dict[str, Any] = {
     "confidence": 0.99,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 pytest_plugins = ["pytester"]
 
 BAD = {

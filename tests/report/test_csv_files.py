@@ -10,6 +10,8 @@ from fedro.report import write_report
 from fedro.report.series import ReportData
 from fedro.runs import read
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 
 def test_tables_hold_every_number(data: ReportData, runs: Path, tmp_path: Path) -> None:
     write_report([runs], tmp_path / "r.html", csv=tmp_path)

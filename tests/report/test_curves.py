@@ -14,6 +14,8 @@ from fedro.report.series import ReportData, group_runs
 from fedro.runs import read
 from report_cases import ATTACKS, BASE, RULES, SEEDS, charts, copy, data_of, edit, lines_of, train
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 
 def test_a_run_that_was_never_evaluated(tmp_path: Path) -> None:
     data = group_runs(*find_runs([train(tmp_path / "run", BASE, rounds=1)]))

@@ -17,6 +17,8 @@ from fedro.simulation.client import LocalTraining
 from fedro.simulation.engines import choose_engine, make_engine
 from fedro.simulation.engines.inline import one_thread
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 HERE = ("workers", "batched", "inline")  # test_flower_engine.py has the other one
 
 

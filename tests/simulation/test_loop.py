@@ -13,6 +13,8 @@ from fedro.simulation.loop import run
 from fedro.simulation.preparation import prepare
 from fedro.simulation.setup import draw_batches
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 SMALL = Experiment(
     dataset="digits",
     clients=12,

@@ -10,6 +10,8 @@ from fedro.simulation.loop import run
 from fedro.simulation.preparation import prepare
 from fedro.simulation.recording import open_folder, recorded_run, run_into
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 BASE = {"clients": 8, "sampled": 5, "tolerated": 0, "rule": "mean", "rounds": 3, "batch_size": 8}
 
 

@@ -12,6 +12,8 @@ from fedro.simulation.loop import run
 from fedro.simulation.preparation import prepare
 from fedro.simulation.round import simulate_round
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 SMALL = Experiment(
     dataset="digits",
     clients=12,

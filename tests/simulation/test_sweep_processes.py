@@ -17,6 +17,8 @@ from fedro.simulation.recording import run_into
 from fedro.simulation.sweeps import expand, read_sweep, run_sweep, sweep
 from run_cases import invoke, outcome
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 SMALL = {
     "dataset": "digits",
     "clients": 12,

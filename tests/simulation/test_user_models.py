@@ -13,6 +13,8 @@ from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.loop import run
 from fedro.simulation.preparation import prepare
 
+pytestmark = pytest.mark.slow  # its tests train models or start processes
+
 BASE = {"clients": 8, "sampled": 5, "tolerated": 0, "rule": "mean", "rounds": 3, "batch_size": 8}
 
 
