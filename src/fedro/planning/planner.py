@@ -245,7 +245,6 @@ def plan(
     everyone = kappa_of(problem.population, problem.byzantine)
     if math.isinf(everyone):
         _check_valid(rule, problem.population, problem.byzantine)
-    if math.isinf(everyone):
         raise ValueError(
             f"rule={str(rule)!r} withstands no Byzantine client: plan with a robust rule"
         )
