@@ -13,6 +13,7 @@ from fedro.attacks.attack import Attack
 from fedro.attacks.table import ATTACKS, AttackEntry, Hook, keyword_options, parse_knowledge
 from fedro.attacks.view import View
 from fedro.common.options import FITS_FLOAT32, Options, Range
+from fedro.common.registration import complete_docstring, make_factory
 from fedro.common.registry import unknown
 from fedro.common.stages import Stage
 
@@ -230,7 +231,7 @@ def _decorator(
         options = Options(name, function, ranges, numbers=FITS_FLOAT32, further=further)
         _check_declaration(hook, function, options, facts)
         own = {**facts, "distinct": True} if inspect.isgeneratorfunction(function) else facts
-        entry = AttackEntry(name, function, hook, options, **own)
+        entry = AttackEntry(name, function, options, hook, **own)
         ATTACKS[name] = entry
         return cast(AttackFactory[Any], _factory(entry))
 
@@ -255,39 +256,13 @@ def _check_declaration(
 
 
 def _factory(entry: AttackEntry) -> Any:
-    """A function ``(*, options) -> Attack`` that editors and help() can read."""
+    """A function ``(*, options) -> Attack`` with the attribute `entry`."""
 
-    def make(**options: Any) -> Attack:
-        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
-        return Attack((Stage(entry.path, plain),))
+    def build(options: dict[str, Any]) -> Attack:
+        return Attack((Stage(entry.path, options),))
 
-    function = entry.function
-    make.__name__, make.__qualname__ = entry.name, function.__qualname__
-    make.__module__, make.__doc__ = function.__module__, _documentation(entry)
-    attributes: Any = make
-    attributes.__signature__ = _signature(function)
-    attributes.entry = entry
-    return make
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    parameters = inspect.signature(function).parameters.values()
-    options = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    return inspect.Signature(options, return_annotation=Attack)
-
-
-def _documentation(entry: AttackEntry) -> str:
-    """The function's docstring, completed with the facts of the table."""
-    text, _, example = (inspect.getdoc(entry.function) or "").partition("\n\nExample:\n")
     facts = [f"Hook: {entry.hook}.", f"Knows: {entry.knows_text}."]
     if entry.source:
         facts.append(f"Reference: {entry.source}.")
-    description, separator, options = text.partition("\n\nArgs:\n")
-    parts = [
-        description,
-        " ".join(facts),
-        *([f"Args:\n{options}"] if separator else []),
-        "Returns:\n    An `Attack` of one stage.",
-        "Raises:\n    ValueError: An option is unknown, missing or not allowed.",
-    ]
-    return "\n\n".join(parts + ([f"Example:\n{example}"] if example else []))
+    documentation = complete_docstring(entry, facts, "An `Attack` of one stage.")
+    return make_factory(entry, build, returns=Attack, documentation=documentation)

@@ -1,13 +1,12 @@
 """The table of attacks, which the parser, the command line, the docs and the tests read."""
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedro.attacks.view import KNOWLEDGE
-from fedro.common.options import Options
+from fedro.common.registration import RegisteredFunction
 from fedro.common.registry import Table, unknown
 from fedro.common.text import markdown_table
 
@@ -18,14 +17,14 @@ Hook = Literal["poison", "train", "forge", "silence"]
 
 
 @dataclass(frozen=True)
-class AttackEntry:
+class AttackEntry(RegisteredFunction):
     """What the table knows about one attack.
 
     Attributes:
         name: Name of the attack.
         function: The registered function.
-        hook: Where the attack acts: "poison", "train", "forge" or "silence".
         options: The options of the function.
+        hook: Where the attack acts: "poison", "train", "forge" or "silence".
         knows: What the attack sees, such as "honest updates, rule", or "nothing".
         knows_with: Option → what the attack sees instead if that option is set.
         replaces: Whether the clients never send what they trained.
@@ -38,31 +37,13 @@ class AttackEntry:
         ('forge', 'honest updates')
     """
 
-    name: str
-    function: Callable[..., Any]
     hook: Hook
-    options: Options
     knows: str = "nothing"
     knows_with: Mapping[str, str] = field(default_factory=dict)
     replaces: bool = True
     distinct: bool = False
     source: str = ""
     trigger: Callable[..., Any] | None = None
-
-    @property
-    def summary(self) -> str:
-        """The first line of the documentation."""
-        return (inspect.getdoc(self.function) or "").partition("\n")[0]
-
-    @property
-    def path(self) -> str:
-        """The name with which `parse_attack` finds it: "alie" or "my_module:my_attack"."""
-        module = self.function.__module__
-        importable = module != "__main__" and not module.startswith("fedro.")
-        exported = getattr(sys.modules.get(module), self.name, None)
-        if importable and getattr(exported, "entry", None) is self:
-            return f"{module}:{self.name}"
-        return self.name
 
     @property
     def knows_text(self) -> str:
@@ -76,10 +57,6 @@ class AttackEntry:
             if given.get(key, self.options[key].default):
                 return parse_knowledge(text)
         return parse_knowledge(self.knows)
-
-    def check_options(self, given: Mapping[str, Any]) -> None:
-        """Raise ValueError unless the options are known and allowed, and none is missing."""
-        self.options.check(given)
 
     def triggered(self, examples: Any, classes: int, given: Mapping[str, Any]) -> Any:
         """Return the examples that show the backdoor with these options; None without one."""

@@ -1,13 +1,13 @@
 """`register`, which turns a function of rows into a rule: a table entry and a typed factory."""
 
 import inspect
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, cast, get_args
 
 import numpy as np
 
 from fedro.common.options import Options, Range
+from fedro.common.registration import complete_docstring, make_factory
 from fedro.common.registry import unknown
 from fedro.common.stages import Stage
 from fedro.rules.rule import Kappa, Rule
@@ -139,11 +139,11 @@ def _check_declaration(
 
 
 def _factory(entry: RuleEntry) -> Any:
-    """A function ``(*, b=None, options) -> Rule`` that editors and help() can read."""
+    """A function ``(*, b=None, options) -> Rule`` with the attributes `entry` and `kappa`."""
 
-    def make(*, b: int | None = None, **options: Any) -> Rule:
-        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in options.items()}
-        return Rule((Stage(entry.name, plain),), b)
+    def build(options: dict[str, Any]) -> Rule:
+        b = options.pop("b", None)
+        return Rule((Stage(entry.name, options),), b)
 
     def kappa(n: int, b: int, inner: float | None = None) -> Kappa | None:
         entry.check(n, b)
@@ -154,27 +154,15 @@ def _factory(entry: RuleEntry) -> Any:
         value = entry.kappa(n, b, inner) if entry.mixer else entry.kappa(n, b)
         return Kappa(value, entry.kappa_source) if np.isfinite(value) else None
 
-    function = entry.function
-    make.__name__, make.__qualname__ = entry.name, function.__qualname__
-    make.__module__, make.__doc__ = function.__module__, _documentation(entry)
-    attributes: Any = make
-    attributes.__signature__ = _signature(function)
-    attributes.entry, attributes.kappa = entry, kappa
-    return make
-
-
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    options = inspect.signature(function).parameters.values()
     b = inspect.Parameter("b", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=int | None)
-    own = [option for option in options if option.kind is option.KEYWORD_ONLY]
-    return inspect.Signature([b, *own], return_annotation=Rule)
+    factory = make_factory(
+        entry, build, returns=Rule, documentation=_documentation(entry), first=[b]
+    )
+    factory.kappa = kappa
+    return factory
 
 
 def _documentation(entry: RuleEntry) -> str:
-    """The function's docstring, completed with the facts of the table and the parameter b."""
-    doc = inspect.getdoc(entry.function) or ""
-    text, _, example = doc.partition("\n\nExample:\n")
-    text, _, options = text.partition("\n\nArgs:\n")
     facts = [f"Valid for {entry.valid}."]
     if entry.kappa is not None:
         facts.append(f"Proved κ: {entry.kappa_text}, where r = b/(n−2b).")
@@ -182,18 +170,14 @@ def _documentation(entry: RuleEntry) -> str:
         facts.append(f"Trusted reference vector: {entry.reference}.")
     if entry.weighted:
         facts.append("Takes data-set sizes as weights.")
-    facts += [f"{name}: {value}." for name, value in _named_facts(entry) if value]
-    b = "    b: Number of Byzantine rows to tolerate; may also be given when the rule is called."
+    if entry.cost:
+        facts.append(f"Cost: {entry.cost}.")
+    if entry.source:
+        facts.append(f"Reference: {entry.source}.")
     use = "join it with a rule by |" if entry.mixer else "call it with a matrix of updates (n, d)"
-    parts = [
-        text,
-        textwrap.fill(" ".join(facts), 95),
-        "Args:\n" + "\n".join(filter(None, [b, options])),
-        f"Returns:\n    A `Rule` of one stage; {use}.",
-        "Raises:\n    ValueError: An option is unknown, missing or not allowed.",
-    ]
-    return "\n\n".join(parts + ([f"Example:\n{example}"] if example else []))
-
-
-def _named_facts(entry: RuleEntry) -> list[tuple[str, str]]:
-    return [("Cost", entry.cost), ("Reference", entry.source)]
+    return complete_docstring(
+        entry,
+        facts,
+        f"A `Rule` of one stage; {use}.",
+        "    b: Number of Byzantine rows to tolerate; may also be given when the rule is called.",
+    )

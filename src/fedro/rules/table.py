@@ -1,12 +1,11 @@
 """The table of rules and mixers, from which the parser, the command line and the docs read."""
 
-import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from fedro.common.options import Condition, Options
+from fedro.common.options import Condition
+from fedro.common.registration import RegisteredFunction
 from fedro.common.registry import Table
 from fedro.common.text import markdown_table
 
@@ -41,7 +40,7 @@ ANY = Validity("any b", lambda n, b: b < n)
 
 
 @dataclass(frozen=True)
-class RuleEntry:
+class RuleEntry(RegisteredFunction):
     """What the table `RULES` knows about one rule or mixer.
 
     Attributes:
@@ -64,9 +63,6 @@ class RuleEntry:
         ('2b < n', 'Blanchard et al. 2017')
     """
 
-    name: str
-    function: Callable[..., Any]
-    options: Options
     mixer: bool = False
     valid: Validity = MAJORITY
     cost: str = ""
@@ -77,31 +73,12 @@ class RuleEntry:
     kappa_source: str = ""
 
     @property
-    def summary(self) -> str:
-        """The first line of the documentation."""
-        return (inspect.getdoc(self.function) or "").partition("\n")[0]
-
-    @property
     def kappa_text(self) -> str:
         """The formula of κ and the source of its proof."""
         if self.kappa is None:
             return "none proved"
         formula = (self.kappa.__doc__ or "proved").partition("\n")[0].rstrip(".")
         return f"{formula} [{self.kappa_source}]"
-
-    @property
-    def path(self) -> str:
-        """The name with which `parse_rule` finds it, such as "krum" or "my_module:medoid"."""
-        module = self.function.__module__
-        if module == "__main__" or module.startswith("fedro."):
-            return self.name
-        attribute = getattr(sys.modules.get(module), self.name, None)
-        importable = getattr(attribute, "entry", None) is self
-        return f"{module}:{self.name}" if importable else self.name
-
-    def check_options(self, given: Mapping[str, Any]) -> None:
-        """Raise ValueError unless the options are known and allowed, and none is missing."""
-        self.options.check(given)
 
     def check(self, n: int, b: int) -> None:
         """Raise ValueError unless the rule may be used with n rows of which b may be Byzantine."""
