@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fedro.attacks import ATTACKS, Attack, parse_attack
     from fedro.data import Examples, Federation, make_federation
-    from fedro.planning import Outlook, Plan, plan
+    from fedro.planning import Outlook, Plan, SampleSize, Scenario, plan, scenarios
     from fedro.rules import RULES, Rule, parse_rule
     from fedro.rules.kappa_search import Found, WorstCase, search_kappa
     from fedro.server import Round
@@ -35,6 +35,8 @@ _HOME = {
     "Plan": "planning",
     "Round": "server",
     "Rule": "rules",
+    "SampleSize": "planning",
+    "Scenario": "planning",
     "WorstCase": "rules.kappa_search",
     "make_federation": "data",
     "parse_attack": "attacks",
@@ -45,6 +47,7 @@ _HOME = {
     "read_sweep": "simulation.sweeps",
     "run": "simulation.loop",
     "run_into": "simulation.recording",
+    "scenarios": "planning",
     "search_kappa": "rules.kappa_search",
     "sweep": "simulation.sweeps",
 }
@@ -60,6 +63,8 @@ __all__ = [
     "Plan",
     "Round",
     "Rule",
+    "SampleSize",
+    "Scenario",
     "WorstCase",
     "__version__",
     "make_federation",
@@ -71,6 +76,7 @@ __all__ = [
     "read_sweep",
     "run",
     "run_into",
+    "scenarios",
     "search_kappa",
     "sweep",
 ]

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, version, imports, and how shares are read."""
+"""The command line as a whole: help, version and imports."""
 
 import subprocess
 import sys
@@ -8,7 +8,6 @@ import typer.main
 
 import fedro
 from fedro.cli import app
-from fedro.cli.common import parse_share, parse_share_of
 from run_cases import invoke
 
 PLAN = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
@@ -49,9 +48,3 @@ def test_wrong_input_is_one_message_without_a_traceback() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("fedro: confidence=1.5")
     assert "Traceback" not in done.stderr
-
-
-def test_shares() -> None:
-    assert parse_share("dropout", "5%") == parse_share("dropout", " 0.05") == 0.05
-    assert parse_share_of("byzantine", "15", 150) == parse_share_of("byzantine", "10%", 150) == 15
-    assert parse_share_of("byzantine", "10%", 155) == 16  # rounded up

@@ -18,7 +18,7 @@ def test_the_answer_its_alternatives_and_its_reasons_are_printed() -> None:
     text = " ".join(done.output.split())
     assert "Sample 27 of 150 clients each round, and tolerate 9 Byzantine ones." in text
     assert "If there are 23 Byzantine clients instead of 15" in text
-    for word in ("smallest possible", "all clients", "300", "no overrun"):
+    for word in ("smallest safe", "all clients", "300", "proved κ", "best κ", "nnm | trimmed_mean"):
         assert word in text
 
 
@@ -47,7 +47,7 @@ def test_shares_are_accepted() -> None:
     [
         (["--byzantine", "80"], "half or more are Byzantine"),
         (["--byzantine", "ten"], "write a whole number"),
-        (["--byzantine", "x%"], "a share like 5%"),
+        (["--byzantine", "x%"], "a share of the clients from 0% to 100%"),
         (["--byzantine", "nan"], "write a whole number"),
         (["--clients", "-5"], "clients=-5"),
         (["--clients", "nan"], "--clients"),
@@ -68,6 +68,7 @@ def test_shares_are_accepted() -> None:
         (["--html", "/proc/nowhere/plan.html"], "/proc/nowhere"),
         (["--html", "plan.png"], "must end in .html"),
         (["--html", "plan.html", "--sampled", "40"], "no field for sampled"),
+        (["--html", "plan.html", "--rule", "median"], "the page knows the κ of nnm"),
         (["--no-such-option"], "No such option"),
     ],
 )
@@ -124,5 +125,36 @@ def test_a_plan_for_a_rule_of_your_own(tmp_path: Path) -> None:
     n, b = plan["sampled"], plan["tolerated"]
     assert plan["kappa"] == pytest.approx(3 * b / (n - 2 * b))
     assert plan["rule"] == "my_rules:trimmed"
-    assert unproved.returncode == 2
-    assert "has no proved κ: plan with another rule's" in " ".join(unproved.stderr.split())
+    plan = json.loads(unproved.stdout)
+    assert plan["kappa"] is None
+    assert "No κ is proved for my_rules:unproved" in " ".join(plan["why"])
+
+
+UNKNOWN = ["plan", "--clients", "150", "--rounds", "500"]
+
+
+def test_without_a_number_of_byzantine_clients_several_are_compared(tmp_path: Path) -> None:
+    done = invoke(*UNKNOWN)
+    assert done.exit_code == 0
+    lines = done.output.splitlines()
+    row = next(line for line in lines if line.startswith("│ 15 (10%)"))
+    assert row.split("│")[2:6] == ["     27 ", "        9 ", "        4 ", "      1 "]
+    assert "23: 43%, needs b̂ = 12" in row
+    assert max(map(len, lines)) <= 80
+    compared = json.loads(invoke(*UNKNOWN, "--json").stdout)["scenarios"]
+    assert [scenario["byzantine"] for scenario in compared] == [0, 2, 8, 15, 30, 45]
+    assert compared[3]["plan"]["sampled"] == 27
+    assert compared[3]["if_half_more"]["tolerated"] == 12
+    picture, page = tmp_path / "plan.png", tmp_path / "plan.html"
+    assert invoke(*UNKNOWN, "--plot", picture, "--html", page).exit_code == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert '"byzantine": 15' in page.read_text()
+
+
+def test_a_hopeless_share_is_listed_with_its_reason() -> None:
+    done = invoke(*UNKNOWN, "--max-kappa", "1")
+    assert done.exit_code == 0
+    text = " ".join(done.output.split())
+    assert (
+        "• 45 Byzantine: no sample size reaches κ ≤ 1: sampling all 150 clients has κ = 3" in text
+    )

@@ -2,23 +2,21 @@
 
 import functools
 import inspect
-import math
 import signal
 import sys
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperArgument, TyperGroup
+
+from fedro.common.shares import is_share
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-MAX_EXPONENT = 20  # of a share; beyond it, exact decimal arithmetic would take forever
 
 
 class Commands(TyperGroup):
@@ -95,27 +93,11 @@ def print_listing(listing: "str | Text") -> None:
         Console().print(listing)
 
 
-def parse_share(name: str, text: str) -> float:
-    """0.05 from '0.05' or '5%'."""
-    return float(_decimal_share(name, text))
-
-
-def _decimal_share(name: str, text: str) -> Decimal:
+def count_or_share(name: str, text: str) -> int | str:
+    """15 from "15"; "10%" as it is."""
     number = text.strip()
-    try:
-        value = Decimal(number.removesuffix("%"))
-    except InvalidOperation:
-        value = Decimal("nan")
-    if not value.is_finite() or value.adjusted() > MAX_EXPONENT:
-        raise ValueError(f"{name}={text!r}: write a number like 0.05, or a share like 5%")
-    return value / 100 if number.endswith("%") else value
-
-
-def parse_share_of(name: str, text: str, total: int) -> int:
-    """15 from '15', or from '10%' of 150; rounds up, because more Byzantine clients are safer."""
-    number = text.strip()
-    if number.endswith("%"):
-        return math.ceil(_decimal_share(name, number) * total)
+    if is_share(number):
+        return number
     try:
         return int(number)
     except ValueError:

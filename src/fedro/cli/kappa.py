@@ -50,10 +50,10 @@ def kappa(
         return
     print(f"{parsed} with {sampled} updates, {tolerated} of them Byzantine")
     if proved is None:
-        print("  proved κ       none known")
+        print("  proved κ       none known for this rule")
     else:
-        print(f"  proved κ       {proved:.4g}   {proved.source}")
-    print(f"  lower bound    {bound:.4g}   b/(n−2b), for any rule")
+        print(f"  proved κ       {proved:.4g}   for this rule: {proved.source}")
+    print(f"  lower bound    {bound:.4g}   b/(n−2b), the best possible for any rule")
     print(f"  largest found  {search.kappa:.4g}   in {search.evaluations} evaluations")
     if proved is not None and search.kappa > proved * (1 + 1e-4):
         print("  The search exceeded the proved κ: the proof or the program is wrong.")

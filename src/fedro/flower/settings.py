@@ -68,11 +68,19 @@ def checked_plan(plan: object) -> Plan:
     return plan
 
 
-def checked_rule(rule: str | Rule, plan: Plan) -> Rule:
-    """The rule, if it works with this plan and needs no data of the server."""
-    parsed, text = parse_rule(rule), str(rule)
+def checked_rule(rule: str | Rule | None, plan: Plan) -> Rule:
+    """The rule, by default the plan's, if the plan is for it and it needs no data of the server."""
+    parsed = plan.planned_rule.rule if rule is None else parse_rule(rule)
+    if parsed is None:
+        raise ValueError("the plan is for no rule: say which one runs, as in fedro.plan(rule=…)")
+    text = str(parsed)
     if parsed.b is not None:
         raise ValueError(f"rule={text!r} names b: leave it out, the plan has it")
+    if plan.rule is not None and text != plan.rule:
+        raise ValueError(
+            f"rule={text!r}, but the plan is for {plan.rule!r}, and its κ does not hold for "
+            f"another rule: leave rule out, or plan with fedro.plan(rule={text!r}, …)"
+        )
     parsed.kappa(plan.sampled, plan.tolerated)  # raises if the rule does not work with the plan
     needs = [entry.name for entry in parsed.entries if entry.reference == "needed"]
     if needs:

@@ -34,6 +34,7 @@ from fedro.flower.settings import (
 )
 from fedro.planning import Plan
 from fedro.rules import Rule
+from fedro.rules.kappa import kappa_text
 from fedro.runs import RunFolderError
 from fedro.server import Score, State, timed
 
@@ -60,8 +61,9 @@ class FedRo(Strategy):
 
     Args:
         plan: The result of `fedro.plan`. It says how many nodes to invite and to tolerate.
-        rule: The rule that aggregates, as text like "nnm | trimmed_mean" or as a `Rule` object. It
-            must not need data of the server, and must not name b, because the plan does.
+        rule: The rule that aggregates, as text like "nnm | trimmed_mean" or as a `Rule` object; by
+            default the plan's. A plan for another rule is refused. The rule must not need data of
+            the server, and must not name b, because the plan does.
         server_lr: γ_s, the factor with which the server applies the aggregate.
         client_lr: γ_c, which clients find in their config record: a number, a text like "1/K", or a
             schedule like [(0, 0.1), (300, 0.02)]. Without it, the app chooses its own.
@@ -86,12 +88,12 @@ class FedRo(Strategy):
         clock: The time functions to use; tests replace them.
 
     Raises:
-        ValueError: If an argument is not allowed, or if the rule does not work with the plan.
+        ValueError: If an argument is not allowed, or if the plan is for another rule.
 
     Example:
         >>> import fedro
         >>> plan = fedro.plan(clients=150, byzantine=15, rounds=500)
-        >>> strategy = FedRo(plan=plan, rule="nnm | trimmed_mean", client_lr=0.1)
+        >>> strategy = FedRo(plan=plan, client_lr=0.1)  # runs the rule of the plan
         >>> result = strategy.start(grid, initial_arrays, num_rounds=500)  # doctest: +SKIP
     """
 
@@ -99,7 +101,7 @@ class FedRo(Strategy):
         self,
         *,
         plan: Plan,
-        rule: str | Rule = "nnm | trimmed_mean",
+        rule: str | Rule | None = None,
         server_lr: float = 1.0,
         client_lr: float | str | list[tuple[int, float]] | None = None,
         local_steps: int | None = None,
@@ -120,14 +122,15 @@ class FedRo(Strategy):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         plan = checked_plan(plan)
+        checked = checked_rule(rule, plan)
         evaluators = plan.sampled if evaluate_clients is None else evaluate_clients
         self.settings = StrategySettings(
             plan=plan,
-            rule=checked_rule(rule, plan),
+            rule=checked,
             config=configuration(
                 plan,
                 seed,
-                rule=str(rule),
+                rule=str(checked),
                 server_lr=server_lr,
                 client_lr=client_lr,
                 local_steps=local_steps,
@@ -186,6 +189,8 @@ class FedRo(Strategy):
         log(INFO, "\t├──> Plan: of %d clients %d may be Byzantine", plan.clients, plan.byzantine)
         log(INFO, "\t│\t└── each round invites %d, tolerates %d", plan.sampled, plan.tolerated)
         log(INFO, "\t├──> Rule: %s, server learning rate %g", s.rule, s.server_lr)
+        kappa = s.rule.kappa(plan.received, plan.tolerated)
+        log(INFO, "\t│\t└── %s", kappa_text(kappa, plan.kappa_best))
         log(INFO, "\t├──> Run folder: %s", s.folder or "none")
         log(INFO, "\t└──> Records: '%s' and '%s'", s.arrays_key, s.config_key)
 

@@ -67,7 +67,7 @@ def draw(runs: FigureRuns, rows: list[Row]) -> Picture:
         for key, color, style, label in (
             ("n_opt", RED, "-", "n̂_opt, order-optimal error (paper)"),
             ("n_th", BLUE, "-", "n̂_th, convergence (paper)"),
-            ("n_recommended", RED, "--", "κ ≤ max(1, 2κ of all clients) (exact)"),
+            ("n_recommended", RED, "--", "r ≤ max(1, 2r of all clients) (exact)"),
             ("n_min_exact", BLUE, "--", "smallest n̂ that works (exact)"),
         ):
             axes.plot(share, [row[key] for row in rows], color=color, ls=style, label=label)

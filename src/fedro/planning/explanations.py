@@ -2,24 +2,86 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedro.common.text import counted, percent
-from fedro.planning.feasibility import BOUNDS, Goal, PlanningProblem, expected_kappa
+from fedro.planning.feasibility import (
+    BOUNDS,
+    Goal,
+    PlanningProblem,
+    SampleSearch,
+    expected_kappa,
+    least,
+    tolerated_at,
+)
+from fedro.planning.planned_rule import PlannedRule
+from fedro.rules import ANY, MAJORITY
 
 if TYPE_CHECKING:
     from fedro.planning.planner import Plan
 
 
+MAX_RETRIES_PER_ROUND = 100  # beyond this many, retries are no advice
+
+
 def no_safe_sample(problem: PlanningProblem) -> str:
     """The error if no n̂ is safe."""
-    advice = "allow retries, or expect fewer dropouts" if problem.dropout else ""
-    if problem.bound != "exact":
-        advice = "use bound='exact'" + (f", {advice}" if advice else "")
+    at_dropout = f" at dropout {problem.dropout:g}" if problem.dropout else ""
+    advice = [] if problem.bound == "exact" else ["use bound='exact'"]
+    if problem.dropout:
+        advice += [_retries_advice(problem, None), "expect fewer dropouts"]
     return (
         f"no sample size of up to {problem.population} clients is safe with confidence "
-        f"{problem.confidence:g} by the {problem.bound} bound"
-        f"{' at dropout ' + format(problem.dropout, 'g') if problem.dropout else ''}: {advice}"
+        f"{problem.confidence:g} by the {problem.bound} bound{at_dropout}: {', or '.join(advice)}"
+    )
+
+
+def enough_retries(problem: PlanningProblem, sampled: int | None) -> int | None:
+    """How many retries make this n̂ safe, or some n̂ if None; None if no sensible number does."""
+    rounds = problem.draws - problem.retries
+
+    def enough(retries: int) -> bool:
+        more = replace(problem, draws=rounds + retries, retries=retries)
+        if sampled is not None:
+            return tolerated_at(more, sampled) is not None
+        return SampleSearch(more, lambda n, b: True).first() is not None
+
+    few, many = problem.retries, max(1, 2 * problem.retries)
+    while not enough(many):
+        few, many = many, 2 * many
+        if many > MAX_RETRIES_PER_ROUND * rounds:
+            return None
+    return least(enough, few + 1, many)
+
+
+def _retries_advice(problem: PlanningProblem, sampled: int | None) -> str:
+    retries = enough_retries(problem, sampled)
+    if retries is None:
+        return "sample more" if sampled else "no number of retries would do"
+    return f"allow {counted(retries, 'retry', 'retries')} (retries={retries})"
+
+
+def needed_size(rule: PlannedRule) -> str:
+    """The condition on n and b of a rule that needs more than a majority; else nothing."""
+    entries = rule.rule.entries if rule.rule is not None else []
+    return ", ".join(str(entry.valid) for entry in entries if entry.valid not in (MAJORITY, ANY))
+
+
+def no_sample_reaches(goal: Goal) -> str:
+    """The error if no n̂ meets the limit."""
+    problem, rule = goal.problem, goal.rule
+    n, b = problem.population, problem.byzantine
+    if goal.max_best is not None and (condition := needed_size(rule)):
+        return (
+            f"no sample of up to {n} clients fits rule='{rule}', which needs {condition} for n "
+            "replies of which it tolerates b: use another rule, or plan for fewer Byzantine clients"
+        )
+    kappa = rule.kappa(n, b)
+    everyone = f"κ = {kappa:.4g} and " if kappa is not None else ""
+    return (
+        f"no sample size reaches {goal}: sampling all {n} clients has {everyone}"
+        f"tolerated/sampled = {b / n:.4g}; allow more, or plan for fewer Byzantine clients"
     )
 
 
@@ -32,33 +94,40 @@ def unsafe_sample(
     n_all: int | None,
 ) -> str:
     """The error if the n̂ that the user gave is not safe or misses the goal."""
-    kappa = None
-    if tolerated is not None:
-        kappa = expected_kappa(problem, goal.kappa_of, sampled, tolerated)
-        if kappa is None:
-            return (
-                f"sampled={sampled} has to tolerate {tolerated}, but only about "
-                f"{problem.received(sampled)} would reply: most rounds would be void; sample more"
-            )
-    if kappa is not None:
+    received = problem.received(sampled)
+    if tolerated is not None and received <= 2 * tolerated:
         return (
-            f"sampled={sampled} has to tolerate {tolerated} (κ = {kappa:.4g}), which misses "
-            f"{goal}: sample more, or allow more"
+            f"sampled={sampled} has to tolerate {tolerated}, but only about {received} would "
+            "reply: most rounds would be void; sample more"
+        )
+    if tolerated is not None:
+        kappa = expected_kappa(problem, goal.rule, sampled, tolerated)
+        has = "" if kappa is None else f" (κ = {kappa:.4g})"
+        return (
+            f"sampled={sampled} has to tolerate {tolerated}{has}, which misses {goal}: sample "
+            "more, or allow more"
         )
     larger = f"; every size from {n_all} on works" if n_all else ""
+    retry = ""
+    if problem.dropout and (retries := enough_retries(problem, sampled)) is not None:
+        retry = f"; {sampled} would work with {counted(retries, 'retry', 'retries')}"
     return (
         f"sampled={sampled}: no tolerated < sampled/2 is safe with confidence "
         f"{problem.confidence:g} by the {problem.bound} bound. "
-        f"The least that works is {n_min}{larger}"
+        f"The least that works is {n_min}{larger}{retry}"
     )
 
 
 def explain(plan: "Plan") -> Iterator[str]:
     """The reasons for the plan, one or two sentences each."""
     yield _how_sure(plan)
-    if plan.recommended:
+    if plan.recommended and plan.byzantine:
         yield _how_good(plan)
-    if plan.n_min < plan.sampled:
+    if plan.byzantine:
+        yield whose_kappa(plan)
+    if plan.kappa_mean is not None and plan.tolerated > plan.mean_byzantine > 0:
+        yield _ordinary_rounds(plan)
+    if plan.n_min < plan.sampled and plan.byzantine:
         yield _how_few(plan)
     if plan.available is not None:
         yield (
@@ -77,9 +146,12 @@ def explain(plan: "Plan") -> Iterator[str]:
 
 def _how_sure(plan: "Plan") -> str:
     if plan.byzantine == 0:
+        everyone = plan.sampled == plan.problem.population
+        chosen = "everyone" if everyone else counted(plan.sampled, "client")
         return (
-            "Without Byzantine clients there is nothing to tolerate. Any number of clients may be "
-            "sampled; more of them mean less noise in each round."
+            "Without Byzantine clients there is nothing to tolerate, and any number of clients may "
+            f"be sampled. More of them mean less noise in each round; {chosen} is "
+            f"{'what experiments use too' if plan.recommended else 'your choice'}."
         )
     if plan.sampled == plan.problem.population:
         return (
@@ -95,19 +167,57 @@ def _how_sure(plan: "Plan") -> str:
 
 
 def _how_good(plan: "Plan") -> str:
+    if plan.max_best is not None and plan.sampled == plan.problem.population:
+        return (
+            f"With {counted(plan.sampled, 'client')} it is best to sample everyone: a smaller "
+            "sample would have to tolerate almost as many Byzantine clients with fewer honest ones "
+            "to outvote them, and would save few messages."
+        )
+    if plan.max_best is not None:
+        valid = needed_size(plan.planned_rule)
+        also = f", and which {plan.rule} allows ({valid})" if valid else ""
+        return (
+            f"{plan.sampled} is the smallest sample with which the best possible κ, r = b̂/(n̂−2b̂), "
+            f"is at most {plan.max_best:.4g}{also}."
+        )
     limit = f"b̂/n̂ is at most {plan.max_fraction}"
     if plan.max_fraction is None:
-        limit = f"error factor κ is at most {plan.max_kappa:.4g}"
-    everyone = "everyone, if all replied," if plan.problem.dropout else "everyone"
+        limit = f"κ with {plan.rule} is at most {plan.max_kappa:.4g}"
+    return f"{plan.sampled} is the smallest sample whose {limit}."
+
+
+def whose_kappa(plan: "Plan") -> str:
+    """Which κ is proved for the plan's rule, beside the best possible one."""
+    best = f"no rule can have less than r = {plan.kappa_best:.4g}"
+    if plan.rule is None:
+        return f"The plan is for no particular rule; {best}."
+    if plan.kappa is None:
+        return f"No κ is proved for {plan.rule}; {best}."
+    everyone = ""
+    if plan.kappa_everyone is not None and plan.sampled < plan.problem.population:
+        all_reply = ", if all replied," if plan.dropout else ""
+        everyone = f" Sampling everyone{all_reply} would have κ = {plan.kappa_everyone:.4g}."
     return (
-        f"{plan.sampled} is the smallest sample whose {limit}; it has κ = {plan.kappa:.4g} with "
-        f"{plan.rule}, and sampling {everyone} would have κ = {plan.kappa_everyone:.4g}."
+        f"κ = {plan.kappa:.4g} is proved for {plan.rule} in a round with "
+        f"{counted(plan.tolerated, 'Byzantine client')}; {best}.{everyone}"
+    )
+
+
+def _ordinary_rounds(plan: "Plan") -> str:
+    return (
+        f"Most rounds have fewer Byzantine clients, {plan.mean_byzantine:.3g} on average. With "
+        f"{math.ceil(plan.mean_byzantine)} of them the proved κ is {plan.kappa_mean:.4g}; with "
+        f"{plan.likely_byzantine}, which 95% of the draws do not exceed, it is "
+        f"{plan.kappa_likely:.4g}."
     )
 
 
 def _how_few(plan: "Plan") -> str:
-    smallest = plan.at(plan.n_min)
-    price = f", but with κ = {smallest[1]:.4g}" if smallest else ""
+    smallest, price = plan.at(plan.n_min), ""
+    if smallest is not None:
+        no_kappa = smallest.kappa is None
+        price = f", but with {'r' if no_kappa else 'κ'} = "
+        price += f"{smallest.kappa_best if no_kappa else smallest.kappa:.4g}"
     gaps = ""
     if plan.n_all is not None and plan.n_all != plan.n_min:
         gaps = f" (but not every size below {plan.n_all}: an even size adds no tolerance)"

@@ -16,6 +16,7 @@ from functools import cached_property
 
 from fedro.common.checks import number
 from fedro.planning import theory
+from fedro.planning.planned_rule import PlannedRule, best_possible
 from fedro.planning.tails import binomial_log_cdf, hypergeometric_log_cdf
 
 BOUNDS = {
@@ -23,8 +24,6 @@ BOUNDS = {
     "shifted": "Chernoff's bound on P[more than b̂ Byzantine], which gives the paper's numbers",
     "literal": "Chernoff's bound on P[b̂ or more Byzantine], as eq. (6) of the paper is printed",
 }
-
-KappaFunction = Callable[[int, int], float]  # κ as a function of n and b
 
 
 @dataclass(frozen=True)
@@ -253,38 +252,47 @@ class SampleSearch:
 
 
 def expected_kappa(
-    problem: PlanningProblem, kappa_of: KappaFunction, sampled: int, tolerated: int
+    problem: PlanningProblem,
+    rule: PlannedRule,
+    sampled: int,
+    tolerated: int,
+    byzantine: int | None = None,
 ) -> float | None:
-    """κ for the expected number of replies; None if these are too few for a valid round.
+    """The rule's κ for the expected number of replies; None if nothing is proved.
 
     With dropouts the parity of that number is random, so the worse of two neighbors counts.
     """
     received = problem.received(sampled)
-    if received <= 2 * tolerated:
-        return None
-    kappa = kappa_of(received, tolerated)
-    return max(kappa, kappa_of(received + 1, tolerated)) if problem.dropout else kappa
+    replies = (received, received + 1) if problem.dropout else (received,)
+    kappas = [rule.kappa(n, tolerated, byzantine) for n in replies]
+    return None if None in kappas else max(kappas)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """The limit on κ or on b̂/n̂ that a recommended pair (n̂, b̂) must meet."""
+    """The limit that a recommended pair (n̂, b̂) must meet: on κ, on b̂/n̂ or on r."""
 
     problem: PlanningProblem
-    kappa_of: KappaFunction
-    max_kappa: float | None
-    max_fraction: float | None
+    rule: PlannedRule
+    max_kappa: float | None = None
+    max_fraction: float | None = None
+    max_best: float | None = None  # on r = b̂/(n̂−2b̂), the best possible κ
 
     def met(self, sampled: int, tolerated: int) -> bool:
-        """Whether b̂/n̂, or else κ for the expected number of replies, is within the limit."""
+        """Whether the expected replies are enough for the rule, and the limit is met."""
+        received = self.problem.received(sampled)
+        if received <= 2 * tolerated:
+            return False
         if self.max_fraction is not None:
             limit = self.fraction_limit
-            small = tolerated * limit.denominator <= limit.numerator * sampled
-            return small and self.problem.received(sampled) > 2 * tolerated
-        kappa = expected_kappa(self.problem, self.kappa_of, sampled, tolerated)
-        if kappa is None or self.max_kappa is None:
-            return kappa is not None
-        return kappa <= self.max_kappa * (1 + 1e-12)
+            return tolerated * limit.denominator <= limit.numerator * sampled
+        if self.max_kappa is not None:
+            kappa = expected_kappa(self.problem, self.rule, sampled, tolerated)
+            return kappa is not None and kappa <= self.max_kappa * (1 + 1e-12)
+        if self.max_best is not None:
+            best = best_possible(received, tolerated)
+            return best <= self.max_best * (1 + 1e-12) and self.rule.valid(received, tolerated)
+        return True
 
     @cached_property
     def fraction_limit(self) -> Fraction:
@@ -294,27 +302,40 @@ class Goal:
     def __str__(self) -> str:
         if self.max_fraction is not None:
             return f"tolerated/sampled ≤ {self.max_fraction:g}"
-        return f"κ ≤ {self.max_kappa:.4g}"
+        if self.max_kappa is not None:
+            return f"κ ≤ {self.max_kappa:.4g}"
+        return f"r = b̂/(n̂−2b̂) ≤ {self.max_best:.4g}"
 
 
 def make_goal(
     problem: PlanningProblem,
-    kappa_of: KappaFunction,
-    everyone: float,
+    rule: PlannedRule,
     max_kappa: float | None,
     max_fraction: float | None,
     recommend: bool,
 ) -> Goal:
-    """Check the caller's limit; without one, use the default if n̂ is to be recommended."""
+    """Check the caller's limit; without one, use the default if n̂ is to be recommended.
+
+    The default limits r and not the rule's own κ, so that all rules get the same n̂ and can be
+    compared.
+    """
     if max_kappa is not None and max_fraction is not None:
         raise ValueError(
             f"max_kappa={max_kappa} and max_fraction={max_fraction}: give one of the two"
         )
     if max_fraction is not None:
         wanted = "0 ≤ max_fraction < 0.5"
-        max_fraction = number("max_fraction", max_fraction, wanted, lambda x: 0 <= x < 0.5)
-    elif max_kappa is not None:
-        max_kappa = number("max_kappa", max_kappa, "0 ≤ max_kappa", lambda x: x >= 0)
-    elif recommend:
-        max_kappa = max(1.0, 2 * everyone)
-    return Goal(problem, kappa_of, max_kappa, max_fraction)
+        limit = number("max_fraction", max_fraction, wanted, lambda x: 0 <= x < 0.5)
+        return Goal(problem, rule, max_fraction=limit)
+    if max_kappa is not None:
+        if rule.formula is None:
+            raise ValueError(
+                f"max_kappa={max_kappa}: no κ is proved for {rule}, so there is nothing to limit; "
+                "use max_fraction, or a rule with a proved κ (`fedro rules` lists them)"
+            )
+        limit = number("max_kappa", max_kappa, "0 ≤ max_kappa", lambda x: x >= 0)
+        return Goal(problem, rule, max_kappa=limit)
+    if recommend:
+        everyone = best_possible(problem.population, problem.byzantine)
+        return Goal(problem, rule, max_best=max(1.0, 2 * everyone))
+    return Goal(problem, rule)

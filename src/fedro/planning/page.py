@@ -10,21 +10,25 @@ from pathlib import Path
 
 from fedro.common.atomic_files import write_atomically
 from fedro.planning.planner import Plan
+from fedro.rules import DEFAULT_RULE
 
 MAX_CLIENTS = 10**6  # up to here the page's integers are exact and its answers quick
-FIELDS = ("clients", "byzantine", "rounds", "confidence", "dropout", "retries", "bound")
+RULES = ("nnm | trimmed_mean", "trimmed_mean", "geometric_median", "krum")  # whose κ it knows
+FIELDS = ("clients", "byzantine", "rounds", "confidence", "dropout", "retries", "bound", "rule")
 
 
 def as_html(chosen: Plan) -> str:
     """The text of the page. Its fields start with the values of this plan."""
     start = {name: getattr(chosen, name) for name in FIELDS}
-    start["max_kappa"] = _custom_limit(chosen)
+    start["max_kappa"] = chosen.max_kappa
+    _check_fields(chosen)
     text = _asset("plan.html")
     for name, filling in (
         ("version", version("fedro")),
         ("start", json.dumps(start)),
         ("plan.css", _asset("plan.css")),
         ("plan.js", _asset("plan.js")),
+        ("default_rule", DEFAULT_RULE),
     ):
         text = text.replace("{{ " + name + " }}", filling.strip())
     return text
@@ -37,10 +41,14 @@ def save(chosen: Plan, path: Path) -> Path:
     return write_atomically(path, as_html(chosen))
 
 
-def _custom_limit(chosen: Plan) -> float | None:
-    """The limit on κ if it is not the default. Raises for what the page has no field for."""
+def _check_fields(chosen: Plan) -> None:
+    """Raise if the plan has something that the page has no field for."""
+    if chosen.rule not in RULES:
+        raise ValueError(
+            f"rule={chosen.rule!r}: the page knows the κ of {', '.join(RULES)}; use one of them, "
+            "or plot a picture"
+        )
     for name, is_set in (
-        ("rule", chosen.rule != "trimmed_mean"),
         ("sampled", not chosen.recommended),
         ("max_fraction", chosen.max_fraction is not None),
         ("available", chosen.available is not None),
@@ -49,8 +57,6 @@ def _custom_limit(chosen: Plan) -> float | None:
             raise ValueError(f"the page has no field for {name}: leave it out, or plot a picture")
     if chosen.clients > MAX_CLIENTS:
         raise ValueError(f"clients={chosen.clients}: the page plans for at most {MAX_CLIENTS}")
-    default = max(1.0, 2 * chosen.kappa_everyone)
-    return None if chosen.max_kappa == default else chosen.max_kappa
 
 
 def _asset(name: str) -> str:

@@ -6,6 +6,7 @@ probability of 10⁻³⁰⁰ is as exact as one of ½.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -121,6 +122,16 @@ def hypergeometric_log_cdf(k: int, population: int, marked: int, drawn: int) -> 
         lambda x: x * (rest + x) / ((marked - x + 1) * (drawn - x + 1)),
         range(k, low, -1),
     )
+
+
+def hypergeometric_quantile(share: float, population: int, marked: int, drawn: int) -> int:
+    """The least k with P[X ≤ k] ≥ share."""
+    wanted = math.log(share)
+
+    def reached(k: int) -> bool:
+        return hypergeometric_log_cdf(k, population, marked, drawn) >= wanted
+
+    return bisect_left(range(min(drawn, marked) + 1), True, key=reached)
 
 
 def binomial_log_cdf(k: int, n: int, p: float) -> float:

@@ -93,13 +93,13 @@ def kappa_section(data: ReportData) -> Section | None:
     chart = curves_chart(
         data,
         "kappa",
-        "κ seen and κ proved",
+        "κ seen in the run and κ proved for the rule",
         "κ seen is the squared distance of the aggregate from the honest mean, divided by the "
         "variance of the honest updates. While a round has at most b̂ Byzantine clients, κ seen "
         "cannot exceed the κ proved for the rule (dotted), whatever the attack.",
         [
-            ("κ seen", lambda round_: round_.kappa_seen),
-            ("κ proved", lambda round_: round_.kappa_proved),
+            ("κ seen in the run", lambda round_: round_.kappa_seen),
+            ("κ proved for the rule", lambda round_: round_.kappa_proved),
         ],
         Axis("robustness coefficient κ"),
         scored=False,
@@ -110,7 +110,7 @@ def kappa_section(data: ReportData) -> Section | None:
     rows = [_kappa_row(series) for series in data.series]
     header = (
         "series",
-        "κ proved",
+        "κ proved for the rule",
         "largest κ seen, |B_t| ≤ b̂",
         "rounds above κ proved, |B_t| ≤ b̂",
         "largest κ seen, |B_t| > b̂",

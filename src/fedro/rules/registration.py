@@ -68,8 +68,9 @@ def register(
         reference: Whether the function uses a trusted vector: "no", "optional" or "needed".
         ranges: Option → the values that it may have, such as ``{"tau": ABOVE_ZERO}``.
         kappa: The proved coefficient, ``kappa(n, b)``, for the default options. For a mixer
-            ``kappa(n, b, inner)``, where inner is the κ of what comes after it. The first line of
-            its docstring is shown as the formula.
+            ``kappa(n, b, inner)``, where inner is the κ of what comes after it. With a parameter
+            ``byzantine=None`` it also covers fewer than b Byzantine rows. The first line of its
+            docstring is shown as the formula.
         kappa_source: Where the proof is.
 
     Returns:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from fedro import kernels
 from fedro.common.checks import count
 from fedro.common.stages import Stage, load, parse_stage, parse_stages
+from fedro.rules.kappa import with_fewer
 from fedro.rules.rows import AffineRows, DroppedRows, RowSource
 from fedro.rules.table import ANY, RULES, RuleEntry
 
 Progress = Callable[[int, int], None]  # (columns done, columns in all), for each pass
+
+DEFAULT_RULE = "nnm | trimmed_mean"  # of plans, experiments and the Flower strategy
 
 
 class Kappa(float):
@@ -37,6 +40,17 @@ class Kappa(float):
     def __getnewargs__(self) -> tuple[float, str]:  # type: ignore[override]
         """Return the arguments of `__new__`, for copies and pickles."""
         return float(self), self.source
+
+
+class NoProofError(ValueError):
+    """No κ is proved for a rule, or for the options that it has."""
+
+
+class KappaFormula(Protocol):
+    """κ as a function of n rows, b tolerated ones and, if given, the truly Byzantine ones."""
+
+    def __call__(self, n: int, b: int, byzantine: int | None = None) -> float:
+        """Return κ, or infinity where the rule may not be used."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +115,14 @@ class Rule:
         """The entries of the stages in the table `RULES`."""
         return [RULES[stage.name] for stage in self.stages]
 
-    def kappa(self, n: int, b: int | None = None) -> Kappa | None:
+    def kappa(self, n: int, b: int | None = None, *, byzantine: int | None = None) -> Kappa | None:
         """Return the proved robustness coefficient κ for n rows.
 
         Args:
             n: Number of rows.
-            b: Number of Byzantine rows among them, if not the rule's own b.
+            b: Number of Byzantine rows to tolerate, if not the rule's own b.
+            byzantine: Number of rows that are Byzantine, at most b; by default b. With fewer of
+                them, κ is smaller.
 
         Returns:
             A float with the `source` of the proof, or None if no finite κ is proved.
@@ -115,25 +131,28 @@ class Rule:
             ValueError: The rule cannot be used with these n and b, or ends in a mixer.
         """
         n, b = count("n", n, 1), self._tolerated(b)
+        if byzantine is not None:
+            byzantine = count("byzantine", byzantine, 0, b, "the tolerated rows")
         for entry in self.entries:
             entry.check(n, b)
         if self.entries[-1].mixer:
             raise ValueError(self._unfinished())
         try:
-            value = self.kappa_formula()(n, b)
-        except ValueError:
+            value = self.kappa_formula()(n, b, byzantine)
+        except NoProofError:
             return None
         sources = [f"{entry.kappa_source} ({entry.name})" for entry in self.entries]
         return Kappa(value, "; ".join(sources)) if np.isfinite(value) else None
 
-    def kappa_formula(self) -> Callable[[int, int], float]:
-        """Return κ as a function of n and b; it is infinite where the rule may not be used.
+    def kappa_formula(self) -> "KappaFormula":
+        """Return κ as a function of n, b and, if given, the true number of Byzantine rows.
 
-        The κ of a pipeline is computed from right to left: each mixer turns the κ of what comes
-        after it into its own.
+        It is infinite where the rule may not be used. The κ of a pipeline is computed from right to
+        left: each mixer turns the κ of what comes after it into its own.
 
         Raises:
-            ValueError: No κ is proved for this rule, or it ends in a mixer.
+            NoProofError: No κ is proved for this rule.
+            ValueError: The rule ends in a mixer.
         """
         if self.entries[-1].mixer:
             raise ValueError(self._unfinished())
@@ -141,14 +160,22 @@ class Rule:
         *mixers, final = [
             _proved(entry, stage) for entry, stage in zip(self.entries, self.stages, strict=True)
         ]
+        exact = all(entry.kappa_takes_byzantine for entry in entries)
 
-        def kappa(n: int, b: int) -> float:
+        def chained(n: int, b: int, **fewer: int) -> float:
+            value = final(n, b, **fewer)
+            for mixer in reversed(mixers):
+                value = mixer(n, b, value, **fewer)
+            return value
+
+        def kappa(n: int, b: int, byzantine: int | None = None) -> float:
             if not all(entry.valid(n, b) for entry in entries):
                 return math.inf
-            value = final(n, b)
-            for mixer in reversed(mixers):
-                value = mixer(n, b, value)
-            return value
+            worst = chained(n, b)
+            if byzantine is None or byzantine == b or math.isinf(worst):
+                return worst
+            general = with_fewer(worst, n, b, byzantine)
+            return min(general, chained(n, b, byzantine=byzantine)) if exact else general
 
         return kappa
 
@@ -255,15 +282,10 @@ def _proved(entry: RuleEntry, stage: Stage) -> Callable[..., float]:
     """The formula of κ for a stage; proofs are for the default options only."""
     if entry.kappa is None:
         known = ", ".join(name for name, other in RULES.items() if other.kappa is not None)
-        raise ValueError(
-            f"{entry.name} has no proved κ: plan with another rule's κ; these have one: {known}"
-        )
+        raise NoProofError(f"no κ is proved for {entry.name}; these have one: {known}")
     changed = [key for key, value in stage.options.items() if value != entry.options[key].default]
     if changed:
-        raise ValueError(
-            f"no κ is proved for {entry.name} with {', '.join(changed)} set: leave it out, or "
-            "plan with max_fraction and another rule's κ"
-        )
+        raise NoProofError(f"no κ is proved for {entry.name} with {', '.join(changed)} set")
     return entry.kappa
 
 

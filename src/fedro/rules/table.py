@@ -1,5 +1,6 @@
 """The table of rules and mixers, from which the parser, the command line and the docs read."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -54,7 +55,8 @@ class RuleEntry(RegisteredFunction):
         weighted: Whether it takes data-set sizes as weights.
         reference: Whether it uses a trusted vector: "no", "optional" or "needed".
         kappa: The proved κ for the default options as a function of n and b, and for a mixer also
-            of the κ of what comes after it. None if there is no proof.
+            of the κ of what comes after it. A formula with a parameter `byzantine` also covers
+            fewer than b Byzantine rows. None if there is no proof.
         kappa_source: Where the proof is.
 
     Example:
@@ -79,6 +81,11 @@ class RuleEntry(RegisteredFunction):
             return "none proved"
         formula = (self.kappa.__doc__ or "proved").partition("\n")[0].rstrip(".")
         return f"{formula} [{self.kappa_source}]"
+
+    @property
+    def kappa_takes_byzantine(self) -> bool:
+        """Whether the formula of κ also takes the true number of Byzantine rows."""
+        return self.kappa is not None and "byzantine" in inspect.signature(self.kappa).parameters
 
     def check(self, n: int, b: int) -> None:
         """Raise ValueError unless the rule may be used with n rows of which b may be Byzantine."""

@@ -1,13 +1,33 @@
 """The settings that a simulation and a deployment share, and how they are checked."""
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WrapValidator,
+    field_validator,
+    model_validator,
+)
 
 from fedro.common.registry import unknown
-from fedro.rules import Rule
+from fedro.common.shares import is_share, share_of
+from fedro.rules import DEFAULT_RULE, Rule
+
+
+def _or_share(value: object, check: Callable[[object], int]) -> object:
+    """Accept a share like "10%" in place of a number; `TrainingSettings` resolves it."""
+    if isinstance(value, str) and not is_share(value):
+        raise ValueError('write a whole number, or a share like "10%"')
+    return value if is_share(value) else check(value)
+
+
+Shareable = (WrapValidator(_or_share), PlainSerializer(lambda value: value))
 
 Positive = Annotated[float, Field(gt=0, le=1e30, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -31,19 +51,21 @@ class TrainingSettings(BaseModel):
         "The number of clients (n). The default is one for each owner of the data, or 10 if the "
         "data have no owners.",
     )
-    byzantine: Natural = key(
-        0, "The number of Byzantine clients (b). Which clients they are is drawn from the seed."
+    byzantine: Annotated[Natural, *Shareable] = key(
+        0,
+        'The number of Byzantine clients (b), or a share of the clients like `"10%"` (rounded up). '
+        "Which clients they are is drawn from the seed.",
     )
-    rule: str = key("nnm | trimmed_mean", "The rule with which the server aggregates the updates.")
-    sampled: Count | None = key(
+    rule: str = key(DEFAULT_RULE, "The rule with which the server aggregates the updates.")
+    sampled: Annotated[Count | None, *Shareable] = key(
         None,
-        "The number of clients sampled in each round (n̂). The default comes from the plan, or is "
-        "10 if no client is Byzantine.",
+        "The number of clients sampled in each round (n̂), or a share of the clients (rounded up). "
+        "The default comes from the plan for the rule.",
     )
-    tolerated: Natural | None = key(
+    tolerated: Annotated[Natural | None, *Shareable] = key(
         None,
-        "The number of Byzantine clients tolerated among the sampled ones (b̂). The default comes "
-        "from the plan.",
+        "The number of Byzantine clients tolerated among the sampled ones (b̂), or a share of the "
+        "sampled ones (rounded up). The default comes from the plan for the rule.",
     )
     confidence: Annotated[float, Field(gt=0, le=1, strict=True)] = key(
         0.99, "The probability with which the plan keeps the whole run free of overruns."
@@ -73,9 +95,22 @@ class TrainingSettings(BaseModel):
         if strange := [name for name in values if name not in type(self).model_fields]:
             raise self.error(unknown("key", strange[0], list(type(self).model_fields)))
         try:
-            super().__init__(**values)
+            super().__init__(**_resolve_shares(values))
         except ValidationError as error:
             raise self.error(first_problem(error, values)) from None
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+    def for_clients(self, clients: int) -> Self:
+        """The settings for this many clients, in which no number of clients is a share.
+
+        Shares are resolved at once if `clients` is set, so this is for data that have their own
+        number of clients. Without shares, the settings are returned as they are.
+        """
+        shares = (self.byzantine, self.sampled, self.tolerated)
+        if not any(map(is_share, shares)):
+            return self
+        return type(self)(**{**self.as_dict(), "clients": clients})
 
     @field_validator("rule", mode="before")
     @classmethod
@@ -95,6 +130,8 @@ class TrainingSettings(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainingSettings":
+        if is_share(self.sampled) or is_share(self.tolerated):
+            return self  # checked when the number of clients is known
         if self.sampled is not None and self.clients is not None and self.sampled > self.clients:
             raise ValueError(f"sampled={self.sampled} of clients={self.clients}: too many")
         if self.tolerated is not None and self.sampled is None:
@@ -117,6 +154,21 @@ class TrainingSettings(BaseModel):
     def as_dict(self) -> dict[str, Any]:
         """The keys that are set, as TOML values."""
         return self.model_dump(mode="json", exclude_none=True)
+
+
+def _resolve_shares(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with shares of the clients as numbers, where the number of clients is known."""
+    resolved, clients = dict(values), values.get("clients")
+    if not isinstance(clients, int):
+        return resolved
+    for name in ("byzantine", "sampled"):
+        if is_share(values.get(name)):
+            resolved[name] = share_of(name, values[name], clients, of="the clients")
+    sampled = resolved.get("sampled")
+    if is_share(values.get("tolerated")) and isinstance(sampled, int):
+        of = "the sampled clients"
+        resolved["tolerated"] = share_of("tolerated", values["tolerated"], sampled, of=of)
+    return resolved
 
 
 def _per_step(text: str) -> bool:

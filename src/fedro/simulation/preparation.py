@@ -16,6 +16,7 @@ from fedro.models import FlatModel, build, seeded_module
 from fedro.planning import plan
 from fedro.planning.tails import all_draws_within
 from fedro.rules import Rule, parse_rule
+from fedro.server import is_robust
 from fedro.simulation.client import evaluate, local_update
 from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.setup import Setup, draw_batches, output_size
@@ -26,7 +27,6 @@ DEFAULT_MODELS = {
     "cifar10": "cifar_cnn",
     "synthetic": "point",
 }
-DEFAULT_SAMPLED = 10  # clients sampled in a round if none is Byzantine, when any number is safe
 
 
 def prepare(
@@ -72,12 +72,13 @@ def prepare(
         raise ExperimentError(
             f"clients={experiment.clients}, but the given federation has {federation.clients}"
         )
+    experiment = experiment.for_clients(federation.clients)
     if experiment.byzantine >= federation.clients:
         raise ExperimentError(
             f"byzantine={experiment.byzantine} of {federation.clients} clients: at least one must "
             "be honest"
         )
-    sampled, tolerated, warnings = choose_sample_size(experiment, federation.clients)
+    sampled, tolerated, warnings = choose_sample_size(experiment, rule, federation.clients)
     _check_rule(rule, sampled, tolerated, experiment)
     name = None if model else experiment.model or _default_model(experiment.dataset)
     setup = Setup(
@@ -98,13 +99,13 @@ def prepare(
     return setup
 
 
-def choose_sample_size(experiment: Experiment, clients: int) -> tuple[int, int, list[str]]:
-    """n̂ and b̂, from the plan unless the experiment has them, and warnings about them."""
+def choose_sample_size(
+    experiment: Experiment, rule: Rule, clients: int
+) -> tuple[int, int, list[str]]:
+    """n̂ and b̂, from the plan for the rule unless the experiment has them, and warnings."""
     sampled, tolerated = experiment.sampled, experiment.tolerated
     if sampled is not None and sampled > clients:
         raise ExperimentError(f"sampled={sampled}: there are only {clients} clients")
-    if experiment.byzantine == 0 and tolerated is None:
-        return sampled or min(clients, DEFAULT_SAMPLED), 0, []
     if tolerated is None:
         chosen = plan(
             clients=clients,
@@ -113,6 +114,7 @@ def choose_sample_size(experiment: Experiment, clients: int) -> tuple[int, int, 
             confidence=experiment.confidence,
             bound=experiment.bound,
             sampled=sampled,
+            rule=rule if is_robust(rule) else None,
         )
         return chosen.sampled, chosen.tolerated, []
     assert sampled is not None  # the experiment has checked it

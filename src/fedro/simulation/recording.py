@@ -103,8 +103,9 @@ def _run_in(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
 
 def differences_to(experiment: Experiment, path: Path) -> str:
     """One line for each key in which the run in a folder differs from this experiment."""
-    recorded, given = read_recorded(path).as_dict(), experiment.as_dict()
-    return differences(recorded, given, "given now", MAY_DIFFER)
+    recorded = read_recorded(path)
+    given = experiment.for_clients(recorded.clients) if recorded.clients else experiment
+    return differences(recorded.as_dict(), given.as_dict(), "given now", MAY_DIFFER)
 
 
 def read_recorded(path: Path) -> Experiment:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedro.common.text import counted
+from fedro.rules.kappa import kappa_text, lower_bound
 from fedro.server import Round, Score
 from fedro.simulation.setup import Setup
 
@@ -26,10 +27,17 @@ def describe(setup: Setup) -> Panel:
         f"{model} with {setup.flat.trained:,} parameters, {counted(e.local_steps, 'local step')}",
         f"{counted(e.rounds, 'round')}: sample [bold]{setup.sampled}[/], tolerate "
         f"[bold]{setup.tolerated}[/], aggregate with [bold]{rule}[/]",
+        kappa_line(setup),
         f"[dim]engine {setup.engine_kind}, device {setup.device}, {e.precision}, seed {e.seed}[/]",
     ]
     lines += [f"[bold yellow]{escape(warning)}[/]" for warning in setup.warnings]
     return Panel("\n".join(lines), title="Run", title_align="left", expand=False)
+
+
+def kappa_line(setup: Setup) -> str:
+    """The κ proved for the rule that runs, beside the best possible one."""
+    n, b = setup.sampled, setup.tolerated
+    return kappa_text(setup.rule.kappa(n, b), lower_bound(n, b))
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 "use strict";
-// The plan as a page. First the planner: what planning.py, feasibility.py and tails.py compute, for the trimmed
-// mean and up to a million clients (the tests hold the two together). Then the page: fields, words, charts.
+// The plan as a page. First the planner: what planner.py, feasibility.py and tails.py compute, for rules whose κ
+// depends on r = b̂/(n̂−2b̂) alone and up to a million clients (the tests hold the two together). Then the page:
+// fields, words, charts.
 
 // ---- Tails, in logarithms ------------------------------------------------------------------------------------
 
@@ -100,10 +101,19 @@ function least(wanted, low, high) {
   return low;
 }
 
+/** The κ that is proved for each rule, as a function of the best possible one, r = b̂/(n̂−2b̂). */
+const PROVED = {
+  "nnm | trimmed_mean": (r) => 4 * r,
+  trimmed_mean: (r) => r,
+  geometric_median: (r) => 4 * (1 + r) ** 2,
+  krum: (r) => 6 * (1 + r),
+};
+const SMALL_FEDERATION = 20, SAMPLED_WITHOUT_BYZANTINE = 10;
+
 /** One planning problem; n̂ and b̂ are called `sampled` and `tolerated`. */
 class Setting {
   constructor(asked) {
-    Object.assign(this, asked); // clients, byzantine, rounds, confidence, dropout, retries, bound
+    Object.assign(this, asked); // clients, byzantine, rounds, confidence, dropout, retries, bound, rule
     this.draws = this.rounds + this.retries;
     this.logConfidence = Math.log(this.confidence) * (1 + 1e-11);
     const [digits, exponent = 0] = String(this.dropout).split("e"), decimals = digits.split(".")[1] ?? "";
@@ -150,10 +160,15 @@ class Setting {
     return Number(BigInt(sampled) * this.replyRate / this.scale);
   }
 
-  /** κ of the trimmed mean for the expected number of replies; infinite if a round would be void. */
-  kappa(sampled, tolerated) {
+  /** r, the best possible κ, for the expected number of replies; infinite if a round would be void. */
+  best(sampled, tolerated) {
     const received = this.received(sampled);
     return received > 2 * tolerated ? tolerated / (received - 2 * tolerated) : Infinity;
+  }
+
+  /** The κ proved for the rule, for the same replies. */
+  kappa(sampled, tolerated) {
+    return PROVED[this.rule](this.best(sampled, tolerated));
   }
 
   /** The smallest safe b̂ < n̂/2 for this n̂, or null: raised until it demands no more of itself. */
@@ -167,12 +182,12 @@ class Setting {
     return larger;
   }
 
-  /** The least n̂ that is safe and whose κ is at most `limit`, over all b̂; or null. */
-  first(limit) {
+  /** The least n̂ that is safe and whose `error` is at most `limit`, over all b̂; or null. */
+  first(limit, error = this.best) {
     let found = null;
     for (let tolerated = 0, stride = 1; ;) {
       const most = found === null ? this.clients : found - 1;
-      const good = (n) => limit === Infinity || this.kappa(n, tolerated) <= limit * (1 + 1e-12);
+      const good = (n) => limit === Infinity || error.call(this, n, tolerated) <= limit * (1 + 1e-12);
       const start = least((n) => good(n) && this.logEnough(n, tolerated) >= this.logConfidence, 2 * tolerated + 1, most);
       if (start === null) return found;
       if (this.unsafe(start, tolerated + stride - 1)) { // then all b̂ of the stride are, which need as many or more
@@ -209,28 +224,44 @@ class Setting {
   }
 }
 
+/** The recommended n̂: everyone if they are few, else the least whose r, or κ if it is limited, is small enough. */
+function recommend(setting, limit, max_kappa) {
+  if (max_kappa !== null) return setting.first(limit, setting.kappa);
+  const { clients, byzantine } = setting;
+  const works = (n) => {
+    const b = setting.toleratedAt(n);
+    return b !== null && setting.best(n, b) <= limit * (1 + 1e-12);
+  };
+  if (clients <= SMALL_FEDERATION && works(clients)) return clients;
+  const usual = Math.min(clients, SAMPLED_WITHOUT_BYZANTINE);
+  if (byzantine === 0 && works(usual)) return usual;
+  return setting.first(limit);
+}
+
 /** What `fedro plan` recommends, or {problem: why there is nothing to recommend}. */
 function plan(asked) {
   const problem = invalid(asked);
   if (problem) return { problem };
   const setting = new Setting(asked);
   const { clients, byzantine, dropout, bound } = setting;
-  const everyone = byzantine / (clients - 2 * byzantine);
-  const limit = asked.max_kappa ?? Math.max(1, 2 * everyone);
+  const best = byzantine / (clients - 2 * byzantine), everyone = PROVED[setting.rule](best);
+  const limited = asked.max_kappa === null ? "r" : "κ";
+  const limit = asked.max_kappa ?? Math.max(1, 2 * best);
   const fewest = setting.first(Infinity);
   if (fewest === null) {
     const advice = [bound !== "exact" && "use the exact bound", dropout && "allow retries or expect fewer dropouts"];
     return { problem: `No sample of up to ${clients} clients is safe: ${advice.filter(Boolean).join(", ")}.` };
   }
-  const sampled = setting.first(limit);
+  const sampled = recommend(setting, limit, asked.max_kappa);
   if (sampled === null) {
-    return { problem: `No sample reaches κ ≤ ${short(limit)}: sampling all ${clients} clients has ` +
+    return { problem: `No sample reaches ${limited} ≤ ${short(limit)}: sampling all ${clients} clients has ` +
       `κ = ${short(everyone)}; allow more, or plan for fewer Byzantine clients.` };
   }
   const tolerated = setting.toleratedAt(sampled);
   return {
-    setting, sampled, tolerated, everyone, limit, fewest,
+    setting, sampled, tolerated, everyone, limit, limited, fewest,
     kappa: setting.kappa(sampled, tolerated),
+    best: setting.best(sampled, tolerated),
     achieved: Math.exp(setting.logAchieved(sampled, tolerated)),
   };
 }
@@ -267,13 +298,17 @@ function percent(log) {
 const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 /** Why these numbers, in sentences. */
-function explain({ setting, sampled, tolerated, kappa, everyone, limit, fewest }) {
+function explain({ setting, sampled, tolerated, kappa, best, everyone, limit, limited, fewest }) {
   const fewKappa = setting.kappa(fewest, setting.toleratedAt(fewest)), all = setting.dropout ? ", if all replied," : "";
   const said = [
     `With probability ${percent(setting.logSafeExact(sampled, tolerated))}, none of the ${counted(setting.draws, "draw")} of ${counted(sampled, "client")} ` +
       `holds more than ${counted(tolerated, "Byzantine one")}.`,
-    `${sampled} is the smallest sample whose error factor κ is at most ${short(limit)}: it has κ = ${short(kappa)}, ` +
-      `and sampling everyone${all} would have κ = ${short(everyone)}.`,
+    limited === "κ" ? `${sampled} is the smallest sample whose κ with ${setting.rule} is at most ${short(limit)}.`
+      : sampled === setting.clients && sampled <= SMALL_FEDERATION ? `With ${counted(sampled, "client")} it is best to sample everyone.`
+      : setting.byzantine === 0 ? "Without Byzantine clients any number may be sampled; more of them mean less noise."
+      : `${sampled} is the smallest sample with which the best possible κ, r = b̂/(n̂−2b̂), is at most ${short(limit)}.`,
+    `κ = ${short(kappa)} is proved for ${setting.rule} in a round with ${counted(tolerated, "Byzantine client")}; no rule can have less ` +
+      `than r = ${short(best)}. Sampling everyone${all} would have κ = ${short(everyone)}.`,
   ];
   if (fewest < sampled) {
     const price = fewKappa < Infinity ? `, but with κ = ${short(fewKappa)}` : "";
@@ -288,9 +323,10 @@ function explain({ setting, sampled, tolerated, kappa, everyone, limit, fewest }
 
 /** The command that says the same, as its parts. */
 function command(asked) {
-  const usual = { confidence: 0.99, dropout: 0, retries: 0, bound: "exact", max_kappa: null };
+  const usual = { confidence: 0.99, dropout: 0, retries: 0, bound: "exact", max_kappa: null, rule: "{{ default_rule }}" };
   const options = Object.entries(asked).filter(([name, value]) => value !== usual[name]);
-  return ["fedro plan", ...options.map(([name, value]) => `--${name.replace("_", "-")} ${value}`)];
+  const quoted = (value) => String(value).includes(" ") ? `'${value}'` : value;
+  return ["fedro plan", ...options.map(([name, value]) => `--${name.replace("_", "-")} ${quoted(value)}`)];
 }
 
 // ---- The page: what is asked ---------------------------------------------------------------------------------
@@ -322,7 +358,8 @@ function asked() {
   const { clients, byzantine, rounds, confidence, dropout, retries } = Object.fromEntries(
     ["clients", "byzantine", "rounds", "confidence", "dropout", "retries"].map((id) => [id, number(id)]));
   const max_kappa = element("max_kappa").value === "" ? null : number("max_kappa");
-  return { clients, byzantine, rounds, confidence, dropout, retries, bound: element("bound").value, max_kappa };
+  return { clients, byzantine, rounds, confidence, dropout, retries, bound: element("bound").value, max_kappa,
+    rule: element("rule").value };
 }
 
 /** Bring fields and sliders in line with the one that was moved, then show the new plan. */
@@ -365,6 +402,8 @@ function show(ask) {
   put("sampled", found.sampled, found.sampled);
   put("tolerated", found.tolerated, found.tolerated);
   put("kappa", found.kappa, short(found.kappa));
+  put("best", found.best, short(found.best));
+  for (const place of document.querySelectorAll(".rule")) place.textContent = ask.rule;
   put("achieved", found.achieved, percent(Math.log(found.achieved)));
   put("fewest", found.fewest, found.fewest);
   element("never").hidden = found.fewest === 1;
@@ -375,6 +414,8 @@ function show(ask) {
   element("why").replaceChildren(...each("li", explain(found)));
   tabulate(found);
   draw(found);
+  clearTimeout(comparing);
+  comparing = setTimeout(() => compare(ask), 0); // after the answer is on the screen
 }
 
 /** What each noteworthy sample size would mean. */
@@ -383,10 +424,54 @@ function tabulate({ setting, sampled, fewest }) {
   const rows = [...sizes].sort(([a], [b]) => a - b).map(([n, name]) => {
     const b = setting.toleratedAt(n), kappa = b === null ? Infinity : setting.kappa(n, b);
     if (kappa === Infinity) return "";
-    const cells = [n, b, short(kappa), percent(setting.logAchieved(n, b)), 2 * n].map((cell) => `<td>${cell}</td>`);
+    const cells = [n, b, short(kappa), short(setting.best(n, b)), percent(setting.logAchieved(n, b)), 2 * n].map((cell) => `<td>${cell}</td>`);
     return `<tr${n === sampled ? ' class="plan"' : ""}><th scope="row">${name}</th>${cells.join("")}</tr>`;
   });
   element("sizes").innerHTML = rows.join("");
+}
+
+// ---- The page: if the number of Byzantine clients is not known -----------------------------------------------
+
+const SHARES = [0, 1, 5, 10, 20, 30]; // percent, as in `fedro plan` without --byzantine
+let comparing = 0; // the timer of the comparison that is to come
+
+/** Plans for several shares of Byzantine clients: a table, and n̂ and b̂ as curves. */
+function compare(ask) {
+  const at = (percents) => ({ ...ask, byzantine: Math.ceil(ask.clients * percents / 100) });
+  const numbers = new Map(SHARES.map((share) => [at(share).byzantine, share]));
+  const rows = [...numbers].sort(([a], [b]) => a - b).map(([byzantine]) => {
+    const found = plan({ ...ask, byzantine }), name = `${byzantine} (${short(100 * byzantine / ask.clients)}%)`;
+    if (found.problem) return `<tr><th scope="row">${name}</th><td colspan="5">no plan</td></tr>`;
+    const more = Math.min(Math.max(byzantine + 1, Math.ceil(1.5 * byzantine)), ask.clients);
+    const outlook = new Setting({ ...ask, byzantine: more, bound: "exact" });
+    const safe = `${more}: ${percent(outlook.logAchieved(found.sampled, found.tolerated))}`;
+    const cells = [found.sampled, found.tolerated, short(found.kappa), short(found.best), safe];
+    return `<tr${byzantine === ask.byzantine ? ' class="plan"' : ""}><th scope="row">${name}</th>${cells.map((cell) => `<td>${cell}</td>`).join("")}</tr>`;
+  });
+  element("scenarios").innerHTML = rows.join("");
+  const step = ask.clients > 1e4 ? 4 : 2;
+  const points = Array.from({ length: 40 / step + 1 }, (_, i) => ({ share: step * i, ...plan(at(step * i)) }));
+  drawShares(points.filter((point) => !point.problem), 100 * ask.byzantine / ask.clients);
+}
+
+/** n̂ and b̂ over the share of Byzantine clients, with a line at the share of this plan. */
+function drawShares(points, share) {
+  const svg = element("scenario_chart"), width = Math.max(240, element("charts").clientWidth);
+  const bottom = HEIGHT - BOTTOM, most = Math.max(1, ...points.map((point) => point.sampled));
+  const x = (value) => LEFT + (width - LEFT - RIGHT) * value / 40, y = (value) => bottom - (bottom - TOP) * value / most;
+  const parts = [];
+  for (const tick of [0, 0.25, 0.5, 0.75, 1].map((part) => Math.round(part * most))) {
+    parts.push(`<path class="grid" d="M${LEFT} ${y(tick)}H${width - RIGHT}"/><text x="${LEFT - 6}" y="${y(tick) + 4}" class="end">${tick}</text>`);
+  }
+  for (const tick of [0, 10, 20, 30, 40]) parts.push(`<text x="${x(tick)}" y="${HEIGHT - 6}" class="middle">${tick}%</text>`);
+  for (const [name, color] of [["sampled", "blue"], ["tolerated", "orange"]]) {
+    const path = points.map((point, i) => `${i ? "L" : "M"}${x(point.share).toFixed(1)} ${y(point[name]).toFixed(1)}`).join("");
+    parts.push(`<path class="line ${color}" d="${path}"/>`);
+  }
+  if (share <= 40) parts.push(`<path class="level" d="M${x(share)} ${TOP}V${bottom}"/>`);
+  svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+  svg.setAttribute("height", HEIGHT);
+  svg.innerHTML = parts.join("");
 }
 
 // ---- The page: charts ----------------------------------------------------------------------------------------
@@ -402,8 +487,8 @@ function curve({ setting, sampled, tolerated, fewest }) {
   for (let i = 0; i <= POINTS; i++) sizes.add(Math.round(fewest * (last / fewest) ** (i / POINTS)));
   return [...sizes].sort((a, b) => a - b).map((n) => {
     const b = setting.toleratedAt(n), kappa = b === null ? Infinity : setting.kappa(n, b);
-    const safe = b === null ? null : setting.logAchieved(n, b);
-    return { n, b, kappa, safe, held: n > 2 * tolerated ? setting.logAchieved(n, tolerated) : null };
+    const safe = b === null ? null : setting.logAchieved(n, b), best = b === null ? Infinity : setting.best(n, b);
+    return { n, b, kappa, best, safe, held: n > 2 * tolerated ? setting.logAchieved(n, tolerated) : null };
   });
 }
 
@@ -421,21 +506,24 @@ function logTicks(low, high) {
 const nines = (log) => Math.min(16, -Math.log10(-Math.expm1(log)));
 
 function draw(found) {
-  const { setting, sampled, tolerated, kappa, everyone, limit, fewest, achieved } = found;
+  const { setting, sampled, tolerated, kappa, everyone, limit, limited, fewest, achieved } = found;
   const points = curve(found), last = points[points.length - 1].n, first = Math.max(0.8, fewest * 0.75);
   const width = Math.max(240, element("charts").clientWidth), span = Math.log(Math.max(last, first + 1) / first);
   const x = (n) => LEFT + (width - LEFT - RIGHT) * Math.log(n / first) / span;
   const charts = [];
   drawn = { found, points, charts, x };
 
-  const kappas = points.map((point) => point.kappa).filter((value) => value < Infinity);
+  const kappas = points.flatMap((point) => [point.kappa, point.best]).filter((value) => value < Infinity);
   const low = Math.min(everyone, ...kappas) / 1.4, high = Math.max(limit, ...kappas) * 1.4;
   const flat = low === 0; // without Byzantine clients κ is 0, which has no logarithm
   charts.push(chart("kappa_chart", width, x, first, last, {
     height: (value) => flat ? value / high : Math.log(value / low) / Math.log(high / low),
     ticks: (flat ? [0, 0.5, 1] : logTicks(low, high)).map((tick) => [tick, short(tick)]),
-    lines: { blue: (point) => point.kappa < Infinity ? point.kappa : null },
-    levels: [[everyone, `everyone: κ = ${short(everyone)}`, "start", true], [limit, `wanted: κ ≤ ${short(limit)}`, "end"]],
+    lines: {
+      soft: (point) => point.best < Infinity ? point.best : null,
+      blue: (point) => point.kappa < Infinity ? point.kappa : null,
+    },
+    levels: [[everyone, `everyone: κ = ${short(everyone)}`, "start", true], [limit, `wanted: ${limited} ≤ ${short(limit)}`, "end"]],
     mark: [kappa, `κ = ${short(kappa)}`],
     say: (point) => point.kappa < Infinity ? `n̂ = ${point.n}: κ = ${short(point.kappa)}` : `n̂ = ${point.n}: not safe`,
   }));
@@ -530,7 +618,7 @@ function point(i) {
   element("readout").textContent = here === null ? "Point at the curves, or use the arrow keys, to read them."
     : here.b === null ? `n̂ = ${here.n}: no tolerance below half is safe.`
     : `n̂ = ${here.n}: tolerate ${here.b} (${short(100 * here.b / here.n)}%)` +
-      `${here.kappa < Infinity ? `, κ = ${short(here.kappa)}` : ", but too few would reply"}, safe run ${percent(here.safe)}.`;
+      `${here.kappa < Infinity ? `, proved κ = ${short(here.kappa)}` : ", but too few would reply"}, safe run ${percent(here.safe)}.`;
 }
 
 /** The drawn sample size nearest to a place on the screen. */
@@ -553,7 +641,7 @@ function arrows(event) {
 
 function begin(start) {
   for (const [id, value] of Object.entries(start)) element(id).value = value ?? "";
-  element("more").open = start.retries > 0 || start.bound !== "exact" || start.max_kappa !== null;
+  element("more").open = start.retries > 0 || start.bound !== "exact" || start.max_kappa !== null || start.rule !== "{{ default_rule }}";
   element("ask").addEventListener("input", (event) => changed(event.target.id));
   element("ask").addEventListener("submit", (event) => event.preventDefault());
   element("charts").addEventListener("pointermove", (event) => drawn && point(nearest(event)));

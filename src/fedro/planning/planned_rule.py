@@ -1,0 +1,58 @@
+"""The rule that a plan is for, as far as the plan needs to know it."""
+
+import math
+from dataclasses import dataclass
+
+from fedro.rules import KappaFormula, NoProofError, Rule, parse_rule
+from fedro.rules.kappa import lower_bound
+
+UNPROVED = "no particular rule"
+
+
+@dataclass(frozen=True)
+class PlannedRule:
+    """Where a rule may be used, and the κ that is proved for it.
+
+    Attributes:
+        rule: The rule, or None for a plan without one.
+        formula: Its proved κ, or None if there is no proof.
+    """
+
+    rule: Rule | None
+    formula: KappaFormula | None
+
+    def __str__(self) -> str:
+        return UNPROVED if self.rule is None else str(self.rule)
+
+    def valid(self, n: int, b: int) -> bool:
+        """Whether the rule may be used with n rows of which b are to be tolerated."""
+        if 2 * b >= n:
+            return False
+        return self.rule is None or all(entry.valid(n, b) for entry in self.rule.entries)
+
+    def kappa(self, n: int, b: int, byzantine: int | None = None) -> float | None:
+        """The proved κ; None without a proof, and where the rule may not be used."""
+        value = math.inf if self.formula is None else self.formula(n, b, byzantine)
+        return value if math.isfinite(value) else None
+
+
+def planned_rule(rule: str | Rule | None) -> PlannedRule:
+    """Check the rule of a plan.
+
+    Raises:
+        ValueError: The text is not a rule, the rule ends in a mixer, or it has a b of its own.
+    """
+    if rule is None:
+        return PlannedRule(None, None)
+    parsed = parse_rule(rule)
+    if parsed.b is not None:
+        raise ValueError(f"rule='{parsed}' names b: leave it out, the plan chooses it")
+    try:
+        return PlannedRule(parsed, parsed.kappa_formula())
+    except NoProofError:
+        return PlannedRule(parsed, None)
+
+
+def best_possible(n: int, b: int) -> float:
+    """r = b/(n−2b), the least κ that any rule can have; infinite if half or more are Byzantine."""
+    return lower_bound(n, b) if 2 * b < n else math.inf
