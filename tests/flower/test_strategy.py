@@ -22,8 +22,8 @@ from fake_flower import (
     small_plan,
     weights,
 )
-from fedro.flower import TooFewRepliesError
-from fedro.rules import nnm, parse_rule, trimmed_mean
+from fedro.flower import FedRo, TooFewRepliesError
+from fedro.rules import median, nnm, parse_rule, trimmed_mean
 from fedro.runs import read
 from fedro.server import sample
 from flower_cases import BAD, arrays_as_vector, start, strategy
@@ -135,9 +135,9 @@ def test_the_run_ends_when_too_few_are_online():
 
 
 def test_what_the_rule_cannot_tolerate_is_not_tried(tmp_path):
-    plan = fedro.plan(clients=60, byzantine=3, rounds=20, sampled=19)
+    plan = fedro.plan(clients=60, byzantine=3, rounds=20, sampled=19, rule="bulyan")
     grid = FakeGrid(14)
-    strat = strategy(plan=plan, rule="bulyan", folder=tmp_path / "run", max_void_rounds=1)
+    strat = strategy(plan=plan, folder=tmp_path / "run", max_void_rounds=1)
     with pytest.raises(TooFewRepliesError, match=r"14 nodes online: .*needs n ≥ 4b\+3"):
         start(strat, grid, 3)
     assert grid.sent == []
@@ -277,6 +277,7 @@ def test_runs_can_be_repeated_where_nodes_can_be_ordered():
     [
         ({"plan": None}, "fedro.plan"),
         ({"rule": "trimmed_mean(b=1)"}, "names b"),
+        ({"plan": small_plan(rule=None)}, "the plan is for no rule"),
         ({"rule": "fltrust"}, "needs an update from the server's own data"),
         ({"rule": "bulyan"}, "4b"),
         ({"rule": "medan"}, "median"),
@@ -313,8 +314,21 @@ def test_waits_without_end_are_refused():
 
 
 def test_plain_averaging_is_warned_of(caplog):
-    strategy(rule="mean")
+    FedRo(plan=small_plan(rule=None), rule="mean")
     assert "withstands no Byzantine client" in caplog.text
+
+
+def test_the_rule_is_the_plans_and_a_plan_for_another_is_refused(caplog):
+    plan = fedro.plan(clients=150, byzantine=15, rounds=500, rule="median")
+    assert FedRo(plan=plan).settings.rule == FedRo(plan=plan, rule=median()).settings.rule
+    message = (
+        r"rule='krum', but the plan is for 'median', and its κ does not hold for another rule: "
+        r"leave rule out, or plan with fedro.plan\(rule='krum', …\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        FedRo(plan=plan, rule="krum")
+    FedRo(plan=plan).summary()
+    assert "κ = 2.6 is proved for this rule; the best possible for any rule is 1" in caplog.text
 
 
 def test_hooks_out_of_order_are_named():

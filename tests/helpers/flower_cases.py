@@ -11,6 +11,7 @@ from fake_flower import (
     small_plan,
 )
 from fedro.flower import FedRo
+from fedro.rules import DEFAULT_RULE
 
 BAD = {
     "huge": sends(lambda w: {n: v - 1e9 for n, v in w.items()}),
@@ -23,7 +24,8 @@ BAD = {
 
 
 def strategy(time=None, **options):
-    given = {"plan": small_plan(), "seed": 1, "evaluate_clients": 0, **options}
+    rule = options.pop("rule", DEFAULT_RULE)  # planned for, as users do
+    given = {"plan": small_plan(rule=rule), "seed": 1, "evaluate_clients": 0, **options}
     return FedRo(**given, clock=(time or Time()).clock)
 
 

@@ -30,7 +30,6 @@ def main(grid: Grid, context: Context) -> None:
     folder, e = folder_of(str(config["folder"])), setup.experiment
     strategy = FedRo(
         plan=plan,
-        rule=e.rule,
         server_lr=e.server_lr,
         client_lr=e.as_dict()["client_lr"],
         local_steps=e.local_steps,

@@ -6,10 +6,10 @@ from functools import lru_cache
 
 import fedro
 from fedro import Experiment
-from fedro.cli.common import parse_share_of
 from fedro.common.checks import count, number
+from fedro.common.shares import is_share, share_of
 from fedro.simulation.experiment import parse_changes, read_toml
-from fedro.simulation.preparation import DEFAULT_SAMPLED, prepare
+from fedro.simulation.preparation import prepare
 from fedro.simulation.setup import Setup
 
 Config = Mapping[str, bool | float | int | str]
@@ -27,8 +27,8 @@ def with_clients(config: Config, online: object) -> Config:
     if given := count("clients", config["clients"], 0):
         return {**config, "clients": given}
     clients = count("num-partitions", online, 1)
-    byzantine = parse_share_of("byzantine", str(config["byzantine"]), clients)
-    if str(config["byzantine"]).endswith("%") and 2 * byzantine >= clients:
+    byzantine = share_of("byzantine", config["byzantine"], clients, of="the clients")
+    if is_share(config["byzantine"]) and 2 * count("byzantine", byzantine, 0) >= clients:
         return {
             **config,
             "clients": clients,
@@ -40,18 +40,17 @@ def with_clients(config: Config, online: object) -> Config:
 def plan_of(config: Config) -> fedro.Plan:
     """The plan for this federation."""
     clients = count("clients", config["clients"], 1)
-    byzantine = parse_share_of("byzantine", str(config["byzantine"]), clients)
     sampled = count("sampled", config["sampled"], 0, clients, "clients")
     dropout = number("dropout", config["dropout"], "0 ≤ dropout < 1", lambda x: 0 <= x < 1)
     e = experiment_of(config)
     return fedro.plan(
         clients=clients,
-        byzantine=byzantine,
+        byzantine=config["byzantine"],
         rounds=e.rounds,
         confidence=e.confidence,
         bound=e.bound,
         rule=e.rule,
-        sampled=sampled or (None if byzantine else min(clients, DEFAULT_SAMPLED)),
+        sampled=sampled or None,
         available=count("available", config["available"], 0, clients, "clients") or None,
         dropout=dropout,
         retries=count("retries", config["retries"], 0),
