@@ -39,7 +39,7 @@ GENERATED = re.compile(
     flags=re.DOTALL,
 )
 API = {  # every name that users may rely on, by what it is for
-    "Plan": ["plan", "Plan", "Outlook"],
+    "Plan": ["plan", "Plan", "Outlook", "SampleSize", "scenarios", "Scenario"],
     "Aggregate": [
         "parse_rule",
         "Rule",
