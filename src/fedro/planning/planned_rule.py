@@ -3,10 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from fedro.rules import KappaFormula, NoProofError, Rule, parse_rule
+from fedro.rules import Rule, parse_rule
 from fedro.rules.kappa import lower_bound
-
-UNPROVED = "no particular rule"
+from fedro.rules.rule import KappaFormula, NoProofError
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class PlannedRule:
     formula: KappaFormula | None
 
     def __str__(self) -> str:
-        return UNPROVED if self.rule is None else str(self.rule)
+        return "no particular rule" if self.rule is None else str(self.rule)
 
     def valid(self, n: int, b: int) -> bool:
         """Whether the rule may be used with n rows of which b are to be tolerated."""

@@ -20,7 +20,7 @@ from fedro.rules.coordinate import meamed, mean, median, norm_clip, trimmed_mean
 from fedro.rules.mixers import arc, bucketing, clip, clip_step, nnm
 from fedro.rules.registration import RuleFactory, register
 from fedro.rules.rows import Rows
-from fedro.rules.rule import DEFAULT_RULE, Kappa, KappaFormula, NoProofError, Rule, parse_rule
+from fedro.rules.rule import DEFAULT_RULE, Kappa, Rule, parse_rule
 from fedro.rules.selection import bulyan, krum, mda, monna, multi_krum, mva, smea
 from fedro.rules.spectral import caf, dnc
 from fedro.rules.table import ANY, BULYAN_SIZE, MAJORITY, RULES, RuleEntry, Validity
@@ -36,8 +36,6 @@ __all__ = [
     "PROPER_SHARE",
     "RULES",
     "Kappa",
-    "KappaFormula",
-    "NoProofError",
     "Range",
     "Rows",
     "Rule",
