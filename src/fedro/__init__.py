@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedro.attacks import ATTACKS, Attack, parse_attack
+    from fedro.common.user_code import UserCodeError
     from fedro.data import Examples, Federation, make_federation
     from fedro.planning import Outlook, Plan, plan
     from fedro.rules import RULES, Rule, parse_rule
@@ -35,6 +36,7 @@ _HOME = {
     "Plan": "planning",
     "Round": "server",
     "Rule": "rules",
+    "UserCodeError": "common.user_code",
     "WorstCase": "rules.kappa_search",
     "make_federation": "data",
     "parse_attack": "attacks",
@@ -60,6 +62,7 @@ __all__ = [
     "Plan",
     "Round",
     "Rule",
+    "UserCodeError",
     "WorstCase",
     "__version__",
     "make_federation",

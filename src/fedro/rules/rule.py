@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedro import kernels
 from fedro.common.checks import count
 from fedro.common.stages import Stage, load, parse_stage, parse_stages
-from fedro.rules.rows import AffineRows, DroppedRows, RowSource
+from fedro.rules.rows import AffineRows, DroppedRows, NoAggregateError, RowSource
 from fedro.rules.table import ANY, RULES, RuleEntry
 
 Progress = Callable[[int, int], None]  # (columns done, columns in all), for each pass
@@ -120,9 +120,10 @@ class Rule:
         if self.entries[-1].mixer:
             raise ValueError(self._unfinished())
         try:
-            value = self.kappa_formula()(n, b)
+            formula = self.kappa_formula()
         except ValueError:
             return None
+        value = formula(n, b)
         sources = [f"{entry.kappa_source} ({entry.name})" for entry in self.entries]
         return Kappa(value, "; ".join(sources)) if np.isfinite(value) else None
 
@@ -143,7 +144,7 @@ class Rule:
         ]
 
         def kappa(n: int, b: int) -> float:
-            if not all(entry.valid(n, b) for entry in entries):
+            if not all(entry.allows(n, b) for entry in entries):
                 return math.inf
             value = final(n, b)
             for mixer in reversed(mixers):
@@ -179,8 +180,9 @@ class Rule:
             The aggregate (d,), of the same kind and dtype as `updates`.
 
         Raises:
-            ValueError: n and b do not suit the rule, an argument is missing or has the wrong shape,
-                or more than b rows are not finite.
+            NoAggregateError: n and b do not suit the rule, or more than b rows are not finite.
+            ValueError: An argument is missing or has the wrong shape.
+            UserCodeError: A stage of your own failed.
             TypeError: `updates` is not a matrix of floats.
         """
         picked = kernels.picked(updates, rows)
@@ -188,9 +190,11 @@ class Rule:
         self._check(n, b, weights, reference)
         source = RowSource(updates, picked, b, _vector(reference, updates))
         source.progress = progress
-        return self.aggregate(
-            source, seed=seed, sizes=None if weights is None else _sizes(weights, n, b)
-        )
+        sizes = None if weights is None else _sizes(weights, n, b)
+        result = self.aggregate(source, seed=seed, sizes=sizes)
+        with self.entries[-1].user_code("rule"):
+            _check_vector(result, updates)
+        return result
 
     def aggregate(
         self, source: RowSource, *, seed: int = 0, sizes: NDArray[np.float64] | None = None
@@ -207,7 +211,7 @@ class Rule:
             except DroppedRows as dropped:
                 missing = int((~dropped.keep).sum())
                 if missing > source.b:
-                    raise ValueError(
+                    raise NoAggregateError(
                         f"more than b={b} of {n} rows hold NaN, Inf or numbers too large to "
                         "square: no robust answer exists"
                     ) from None
@@ -218,7 +222,11 @@ class Rule:
         result: Any = rows
         for stage, entry in zip(self.stages, self.entries, strict=True):
             entry.check(result.n, result.b)
-            result = entry.function(result, **stage.options)
+            with entry.user_code("rule", DroppedRows, NoAggregateError):
+                result = entry.function(result, **stage.options)
+                if entry.mixer and not isinstance(result, AffineRows):
+                    kind = type(result).__name__
+                    raise TypeError(f"a mixer returns rows, as rows.averaged(…) does, not {kind}")
         return result
 
     def _tolerated(self, b: int | None) -> int:
@@ -264,7 +272,8 @@ def _proved(entry: RuleEntry, stage: Stage) -> Callable[..., float]:
             f"no κ is proved for {entry.name} with {', '.join(changed)} set: leave it out, or "
             "plan with max_fraction and another rule's κ"
         )
-    return entry.kappa
+    assert entry.safe_kappa is not None
+    return entry.safe_kappa
 
 
 def parse_rule(rule: str | Rule, b: int | None = None) -> Rule:
@@ -327,6 +336,18 @@ def _imported(text: str) -> str:
     if not isinstance(entry, RuleEntry):
         raise ValueError(f"{text!r} is no rule: put @register(…) above it")
     return entry.name
+
+
+def _check_vector(result: Any, updates: Any) -> None:
+    """Raise unless a rule has returned one vector (d,) of the same kind as the updates."""
+    same_kind = hasattr(result, "detach") == hasattr(updates, "detach")  # tensors or arrays
+    if not same_kind or getattr(result, "shape", None) != updates.shape[1:]:
+        shape = getattr(result, "shape", None)
+        given = type(result).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
+        raise TypeError(
+            f"a rule returns one vector ({updates.shape[1]},), as rows.combine(…) and "
+            f"rows.band(…) do, not {given}"
+        )
 
 
 def _vector(reference: Any, updates: Any) -> Any:
