@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedro.common.checks import count, number
 from fedro.common.text import counted
-from fedro.common.user_code import UserCodeError, during, user_code
+from fedro.common.user_code import UserCode, UserCodeError, during
 from fedro.flower.aggregation import aggregate_evaluations, aggregate_updates
 from fedro.flower.invitations import invite_to_evaluate, invite_to_train
 from fedro.flower.layout import ArrayLayout
@@ -266,7 +266,7 @@ class FedRo(Strategy):
     ) -> None:
         s, session, last = self.settings, self._running(), self._last_round or 0
         if evaluate_fn is not None:
-            evaluate_fn = user_code("function evaluate_fn", evaluate_fn).wrap(evaluate_fn)
+            evaluate_fn = UserCode("function evaluate_fn", evaluate_fn).wrap(evaluate_fn)
         before = evaluate_fn(0, result.arrays) if evaluate_fn and not session.state.round else None
         if before is not None:
             result.evaluate_metrics_serverapp[0] = before

@@ -44,7 +44,8 @@ def diagnose(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | Non
     which = _which(failed, len(rounds))
     if all(line["void"] is not None for line in ended):
         were = "was" if failed == 1 else "were"
-        event = f"{which} {were} void: the model did not change."
+        changed = "never changed" if failed == len(rounds) else "did not change any more"
+        event = f"{which} {were} void: the model {changed}."
     else:
         event = f"{which} used no update of an honest client."
     return f"{event} {_cause(rounds, ended, tolerated, rule)}"
@@ -69,9 +70,8 @@ def divergence(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | N
 def _which(failed: int, rounds: int) -> str:
     if failed == rounds:
         return "The only round" if rounds == 1 else f"All {rounds} rounds"
-    return (
-        f"The last of {rounds} rounds" if failed == 1 else f"The last {failed} of {rounds} rounds"
-    )
+    last = "The last" if failed == 1 else f"The last {failed}"
+    return f"{last} of {rounds} rounds"
 
 
 def _without_progress(line: Line) -> bool:

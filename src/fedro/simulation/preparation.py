@@ -11,7 +11,7 @@ from torch import nn
 from fedro.attacks import parse_attack
 from fedro.common.streams import seeded, stream
 from fedro.common.text import percent
-from fedro.common.user_code import UserCodeError, during, user_code
+from fedro.common.user_code import UserCode, UserCodeError, during
 from fedro.data import Examples, Federation, make_federation
 from fedro.models import FlatModel, build, seeded_module
 from fedro.planning import plan
@@ -176,7 +176,7 @@ def _builder(model: Any, federation: Federation, seed: int) -> Callable[[], nn.M
         original = copy.deepcopy(model)
         return lambda: copy.deepcopy(original)
     name = getattr(model, "__name__", type(model).__name__)
-    make = user_code(f"model {name}", model).wrap(model)
+    make = UserCode(f"model {name}", model).wrap(model)
     return lambda: copy.deepcopy(seeded_module(make, "model=…", seed))
 
 
