@@ -1,4 +1,4 @@
-"""A bug in a user's own function, as the user meets it on the command line."""
+"""Bugs in users' own functions and runs that come to nothing, on the command line."""
 
 import os
 import subprocess
@@ -25,6 +25,7 @@ SMALL = {
     "model": "logistic",
     "engine": "inline",
 }
+DEEP = {"model": "mlp(hidden=8)", "local_steps": 10}  # overflows sooner than a linear model
 RESUME = "The run is saved. Continue with: fedro run --resume --out run\n"
 
 # Fails in round 2, whichever process of the run it is in, as long as the file `bug` exists.
@@ -173,14 +174,10 @@ MODEL = """
         ("inline", ""),
         ("batched", " and not self.training"),  # it records the training as a graph, only once
         ("workers", ""),
-        pytest.param("flower", "", marks=pytest.mark.soak),  # Ray starts slowly
     ],
 )
-def test_a_model_fails_in_every_engine(project: Project, engine: str, when: str) -> None:
+def test_a_model_fails(project: Project, engine: str, when: str) -> None:
     project.write("my_model.py", MODEL.format(when=when))
-    # Ray's processes run in another folder.
-    text = (project.path / "my_model.py").read_text().replace("'run/", f"'{project.path}/run/")
-    (project.path / "my_model.py").write_text(text.replace("'bug'", f"'{project.path}/bug'"))
     failed = project.run(model="my_model:Net", engine=engine, workers=2)
     expected = project.message(
         "model my_model:Net failed in round 2",
@@ -323,3 +320,74 @@ for round_ in fedro.run_into("run", fedro.Experiment(**{values!r})):
     assert "the direct cause of the following" in failed.stderr
     assert "UserCodeError: the rule my_rules:medoid failed in round 2:" in failed.stderr
     assert "run_into(…, resume=True) continues it" in failed.stderr
+
+
+def test_a_model_fails_in_the_trial_step(project: Project) -> None:
+    project.write("my_model.py", MODEL.format(when=" or True"))
+    failed = project.run(model="my_model:Net")
+    assert failed.stderr == project.message(
+        "model my_model:Net failed in a trial step with 4 examples of shape (1, 8, 8)",
+        "my_model.py",
+        "forward",
+        'raise KeyError("layer 3")',
+        "KeyError: 'layer 3'",
+    )
+    assert failed.returncode == 1
+
+
+# --- runs that come to nothing -------------------------------------------------------------------
+
+
+def test_a_learning_rate_of_a_million(project: Project) -> None:
+    failed = project.run(**DEEP, client_lr=1e6, rounds=12, attack="none")
+    told, problem = failed.stderr.splitlines()
+    assert told.startswith("fedro: round 0: the loss of ")
+    assert "honest clients is not finite" in told
+    assert problem.startswith("fedro: All 12 rounds were void: the model never changed. ")
+    for line in (told, problem):
+        assert "client_lr=1e+06 is too large: lower it" in line
+    assert failed.returncode == 1
+    recorded = read(project.path / "run")
+    assert recorded.finished
+    assert f"fedro: {recorded.summary['problem']}" == problem
+    assert all(line["diverged"] > 0 for line in recorded.rounds)
+    report = project.fedro("report", "run", "--out", "report.html")
+    assert report.returncode == 0, report.stderr
+    assert recorded.summary["problem"] in (project.path / "report.html").read_text()
+    again = project.fedro("run", "--resume", "--out", "run")
+    assert again.returncode == 1
+    assert again.stderr == f"{problem}\n"
+
+
+def test_losses_become_nan_later_and_it_is_told_in_that_round(project: Project) -> None:
+    values = {**SMALL, **DEEP, "client_lr": "[[0, 0.1], [3, 1e30]]", "rounds": 6, "attack": "none"}
+    sets = [text for key, value in values.items() for text in ("--set", f"{key}={value}")]
+    done = project.fedro("run", "demo", "--out", "run", *sets)
+    notices = [line for line in done.stdout.splitlines() if "not finite. " in line]
+    assert [line.split(":")[0] for line in notices] == ["round 3"]
+    assert "client_lr=1e+30 is too large" in notices[0]
+    diverged = [line["diverged"] for line in read(project.path / "run").rounds]
+    assert diverged[:3] == [0, 0, 0]
+    assert all(diverged[3:])
+    assert "The last 3 of 6 rounds were void" in done.stderr
+    assert done.returncode == 1
+
+
+def test_too_few_clients_for_silent_attackers(project: Project) -> None:
+    failed = project.run(attack="silent", clients=6, sampled=6, tolerated=2, byzantine=2, rounds=12)
+    assert "All 12 rounds were void: the model never changed." in failed.stderr
+    assert "4 of 6 replies could be used (2× did not answer)" in failed.stderr
+    assert "tolerating 2 needs at least 5. Sample at least 7 clients" in failed.stderr
+    assert failed.returncode == 1
+
+
+def test_a_destroyed_average_is_a_note_in_a_sweep(project: Project) -> None:
+    values = {**SMALL, **DEEP, "attack": "huge", "rule": ["mean", "median"], "rounds": 12}
+    config = "".join(f"{key} = {value!r}\n" for key, value in values.items())
+    (project.path / "sweep.toml").write_text(config)
+    done = project.fedro("sweep", "sweep.toml", "--out", "sweep", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    notes = [line for line in done.stdout.splitlines() if "destroyed the model" in line]
+    assert len(notes) == 1
+    assert notes[0].startswith("rule=mean: The last ")
+    assert "the rule mean withstands no Byzantine client" in notes[0]

@@ -180,7 +180,8 @@ class Rule:
             The aggregate (d,), of the same kind and dtype as `updates`.
 
         Raises:
-            NoAggregateError: n and b do not suit the rule, or more than b rows are not finite.
+            NoAggregateError: n and b do not suit the rule, or more than b rows or the reference are
+                not finite.
             ValueError: An argument is missing or has the wrong shape.
             UserCodeError: A stage of your own failed.
             TypeError: `updates` is not a matrix of floats.
@@ -361,7 +362,7 @@ def _vector(reference: Any, updates: Any) -> Any:
     if vector.shape != (d,):
         raise ValueError(f"reference has shape {vector.shape}: must be ({d},), as the updates have")
     if not np.isfinite(vector).all():
-        raise ValueError("reference holds NaN or Inf: a trusted vector must be finite")
+        raise NoAggregateError("reference holds NaN or Inf: a trusted vector must be finite")
     return kernels.matrix(updates).like(vector)
 
 
