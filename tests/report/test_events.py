@@ -65,7 +65,9 @@ def test_a_run_that_came_to_nothing_says_why(tmp_path: Path) -> None:
     problem = str((read(path).summary or {})["problem"])
     assert "client_lr=1e+30 is too large" in problem
     part = section(data, "replies")
-    assert any(problem in text for text in part.text)
+    listed = [row for table in part.tables for row in table.rows]
+    assert [data.series[0].name, "0", problem] in listed
+    assert data.notes == [f"{data.series[0].name}, seed 0: {problem}"]
     table = next(table for table in part.tables if "not finite" in table.header[2])
     assert table.rows == [[data.series[0].name, "0", "4 of 4", "0–3", table.rows[0][4]]]
     assert csv_files(data)["runs.csv"].count("client_lr=1e+30 is too large") == 1

@@ -48,17 +48,19 @@ def replies_section(data: ReportData) -> Section:
         for series in data.series
     }
     seen = {reply.kind for pairs in replies.values() for _, reply in pairs}
-    text = [
-        f"{series.name}, seed {run.seed}: {run.problem}"
-        for series in data.series
-        for run in series.runs
-        if run.problem is not None
-    ]
-    text += [f"No reply was {kind}." for kind in REPLY_COLORS if kind not in seen]
+    text = [f"No reply was {kind}." for kind in REPLY_COLORS if kind not in seen]
     charts, tables = [], []
     if any(replies.values()):
         charts.append(_replies_chart(data, replies))
         tables += [_by_reason(replies), _by_client(replies)]
+    problems = [
+        [series.name, str(run.seed), run.problem]
+        for series in data.series
+        for run in series.runs
+        if run.problem is not None
+    ]
+    if problems:
+        tables.append(TextTable(("series", "seed", "why the run came to nothing"), problems))
     if void := _void_rows(data):
         tables.append(TextTable(("series", "seed", "void rounds", "which", "why"), void))
     else:
