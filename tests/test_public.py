@@ -106,7 +106,7 @@ def members(kind: type) -> list[str] | None:
     if hasattr(kind, "_fields"):
         return list(kind._fields)
     own = "__init__" in vars(kind) and not getattr(kind, "_is_protocol", False)
-    return parameters(kind) if own and not issubclass(kind, BaseException) else []
+    return parameters(kind) if own else []
 
 
 @pytest.mark.parametrize("name", public_names())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedro.attacks import ATTACKS, Attack, parse_attack
+    from fedro.common.user_code import UserCodeError
     from fedro.data import Examples, Federation, make_federation
     from fedro.planning import Outlook, Plan, SampleSize, Scenario, plan, scenarios
     from fedro.rules import RULES, Rule, parse_rule
@@ -37,6 +38,7 @@ _HOME = {
     "Rule": "rules",
     "SampleSize": "planning",
     "Scenario": "planning",
+    "UserCodeError": "common.user_code",
     "WorstCase": "rules.kappa_search",
     "make_federation": "data",
     "parse_attack": "attacks",
@@ -65,6 +67,7 @@ __all__ = [
     "Rule",
     "SampleSize",
     "Scenario",
+    "UserCodeError",
     "WorstCase",
     "__version__",
     "make_federation",

@@ -22,6 +22,7 @@ from fake_flower import (
     small_plan,
     weights,
 )
+from fedro import UserCodeError
 from fedro.flower import FedRo, TooFewRepliesError
 from fedro.rules import median, nnm, parse_rule, trimmed_mean
 from fedro.runs import read
@@ -257,6 +258,42 @@ def test_the_servers_own_evaluation_counts_more(tmp_path):
     assert sorted(result.evaluate_metrics_serverapp) == [0, 1, 2]
     score = read(tmp_path / "run").rounds[0]["score"]
     assert (score["accuracy"], score["clients"], score["loss"]) == (0.5, None, 2.0)
+
+
+def test_a_metric_that_fails_shows_its_line_and_the_run_is_resumed(tmp_path):
+    wrong = True
+
+    def evaluate(round, arrays):
+        if round == 2 and wrong:
+            raise ValueError("no test data")
+
+    path = tmp_path / "run"
+    with pytest.raises(UserCodeError) as raised:
+        start(strategy(folder=path), FakeGrid(), 3, evaluate_fn=evaluate)
+    lines = str(raised.value).splitlines()
+    number = evaluate.__code__.co_firstlineno + 2
+    assert lines == [
+        "the function evaluate_fn failed in round 2:",
+        f'  File "{__file__}", line {number}, in evaluate',
+        '    raise ValueError("no test data")',
+        "  ValueError: no test data",
+        f"The run is saved in {path}: resume it.",
+    ]
+    assert isinstance(raised.value.__cause__, ValueError)
+    wrong = False
+    result = start(strategy(folder=path, resume=True), FakeGrid(), 3, evaluate_fn=evaluate)
+    whole = start(strategy(), FakeGrid(), 3)
+    assert np.array_equal(arrays_as_vector(result.arrays), arrays_as_vector(whole.arrays))
+    assert [line["round"] for line in read(path).rounds] == [0, 1, 2]
+
+
+def test_a_run_that_came_to_nothing_says_so(tmp_path, caplog):
+    strat = strategy(folder=tmp_path / "run", max_void_rounds=99)
+    start(strat, FakeGrid(default=BAD["nan"]), 3)
+    problem = read(tmp_path / "run").summary["problem"]
+    assert problem.startswith("All 3 rounds were void")
+    assert "holds NaN or Inf" in problem
+    assert problem in caplog.messages
 
 
 def test_runs_can_be_repeated_where_nodes_can_be_ordered():

@@ -93,6 +93,8 @@ def hostile(folder: Path) -> Path:
         line["seconds"][HOSTILE] = 0.1
 
     edit(folder, spoil)
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**summary, "problem": HOSTILE}))
     run = json.loads((folder / "run.json").read_text())
     for key in ("attack", "rule", "dataset", "partition", "model"):
         value = json.dumps(HOSTILE + key)

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from fedro import rules
+from fedro.common.user_code import UserCodeError
 from fedro.rules import (
     ABOVE_ZERO,
     ANY,
     BULYAN_SIZE,
     MAJORITY,
     RULES,
+    NoAggregateError,
     Rule,
     Validity,
     kappa,
@@ -160,3 +162,74 @@ def test_validities() -> None:
     assert not ANY(2, 2)
     with pytest.raises(TypeError, match=r"Validity\('3b < n', 3\): give a text and a function, as"):
         Validity("3b < n", 3)  # type: ignore[arg-type]
+
+
+# --- exceptions in functions of the user's own ---------------------------------------------------
+
+
+def fails(*_: Any) -> Any:
+    raise ValueError("mine")
+
+
+@pytest.mark.usefixtures("_own_table")
+def test_an_exception_names_the_function_and_the_line() -> None:
+    @register(kappa=lambda n, b: fails())
+    def own_kappa(rows: Any) -> Any:
+        return rows.combine(np.ones(rows.n))
+
+    calls: list[int] = []
+
+    @register(valid=Validity("n ≥ 3", lambda n, b: fails() if calls else True))
+    def own_condition(rows: Any) -> Any:
+        return rows.combine(np.ones(rows.n))
+
+    @register()
+    def own_rule(rows: Any) -> Any:
+        return fails()
+
+    calls.append(1)
+    updates = np.zeros((5, 2))
+    for what, call in (
+        ("κ of the rule own_kappa", lambda: own_kappa(b=1).kappa(5)),
+        ("κ of the rule own_kappa", lambda: own_kappa.kappa(5, 1)),
+        ("condition of the rule own_condition", lambda: own_condition(b=1)(updates)),
+        ("condition of the rule own_condition", lambda: own_condition(b=1).kappa(5)),
+        ("rule own_rule", lambda: own_rule(b=1)(updates)),
+        ("rule own_rule", lambda: (rules.nnm() | own_rule(b=1))(updates)),
+    ):
+        with pytest.raises(UserCodeError) as raised:
+            call()
+        assert raised.value.what == what
+        assert raised.value.source == 'raise ValueError("mine")'
+        assert raised.value.file == __file__
+
+
+@pytest.mark.usefixtures("_own_table")
+def test_a_rule_may_say_that_there_is_no_aggregate() -> None:
+    @register()
+    def cautious(rows: Any) -> Any:
+        raise NoAggregateError("not today")
+
+    with pytest.raises(NoAggregateError, match="not today"):
+        cautious(b=1)(np.zeros((5, 2)))
+    broken = np.zeros((5, 2))
+    broken[:2] = np.nan
+    with pytest.raises(NoAggregateError, match="more than b=1 of 5 rows"):
+        rules.krum(b=1)(broken)
+
+
+@pytest.mark.usefixtures("_own_table")
+@pytest.mark.parametrize("result", [None, 3.0, np.zeros(5), [0.0, 0.0]])
+def test_what_a_rule_returns_is_checked(result: Any) -> None:
+    @register()
+    def wrong(rows: Any) -> Any:
+        return result
+
+    @register(mixer=True)
+    def wrong_mixer(rows: Any) -> Any:
+        return result
+
+    with pytest.raises(UserCodeError, match=r"a rule returns one vector \(2,\), as rows\.combine"):
+        wrong(b=1)(np.zeros((5, 2)))
+    with pytest.raises(UserCodeError, match="a mixer returns rows"):
+        (wrong_mixer() | rules.median(b=1))(np.zeros((5, 2)))

@@ -1,6 +1,9 @@
 """The summary of a run, from the lines of its rounds."""
 
+from fedro.rules import parse_rule
 from fedro.server import summarize
+
+RULE = parse_rule("trimmed_mean")
 
 
 def line(**changes):
@@ -21,7 +24,7 @@ def test_a_simulated_run():
         line(score=score(0.6)),
         line(score=score(0.7), final=score(0.8)),
     ]
-    summary = summarize(rounds, sampled=7, tolerated=2, examples=[3, 4])
+    summary = summarize(rounds, sampled=7, tolerated=2, rule=RULE, examples=[3, 4])
     assert summary["final"]["accuracy"] == 0.8  # of the final model, not of the best
     assert abs(summary["mean_of_last"]["accuracy"] - 0.6) < 1e-12
     assert summary["evaluations_in_mean"] == 3
@@ -32,7 +35,9 @@ def test_a_simulated_run():
 
 
 def test_what_a_deployment_cannot_know_is_none():
-    summary = summarize([line(byzantine=None, takeover=None)] * 2, sampled=7, tolerated=2)
+    summary = summarize(
+        [line(byzantine=None, takeover=None)] * 2, sampled=7, tolerated=2, rule=RULE
+    )
     for key in ("takeovers", "overrun", "most_byzantine", "examples"):
         assert summary[key] is None
     assert set(summary["final"].values()) == {None}
@@ -41,6 +46,6 @@ def test_what_a_deployment_cannot_know_is_none():
 
 def test_a_mean_with_an_unknown_value_is_unknown():
     rounds = [line(score=score(None)), line(score=score(0.5))]
-    summary = summarize(rounds, sampled=7, tolerated=2)
+    summary = summarize(rounds, sampled=7, tolerated=2, rule=RULE)
     assert summary["mean_of_last"]["accuracy"] is None
     assert summary["mean_of_last"]["loss"] == 1.0

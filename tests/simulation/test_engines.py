@@ -12,6 +12,7 @@ from torch import nn
 
 import engine_cases
 from engine_cases import CLASSES, SHAPE, X, Y, make_config, make_job
+from fedro.common.user_code import UserCodeError
 from fedro.models import FlatModel, build
 from fedro.simulation.client import LocalTraining
 from fedro.simulation.engines import choose_engine, make_engine
@@ -144,8 +145,9 @@ def test_a_job_that_kills_every_worker_is_config_up(command):
 
 def test_an_error_in_the_model_is_reported_with_its_place(command):
     command.write_text("always fail")
-    with pytest.raises(ChildProcessError, match=r"(?s)ZeroDivisionError: the model's own.*forward"):
+    with pytest.raises(UserCodeError, match="ZeroDivisionError: the model's own") as raised:
         train("workers", make_config("engine_cases:Unreliable", workers=1))
+    assert (raised.value.file, raised.value.function) == (engine_cases.__file__, "forward")
 
 
 @pytest.mark.slow

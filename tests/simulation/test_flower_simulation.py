@@ -175,10 +175,17 @@ def test_an_error_in_the_model_is_told_and_saved(place):
     place.begun("flower", 1)
     place.order.write_text("fail")
     _, err = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 2
-    assert "ZeroDivisionError" in err
-    assert "the model's own error" in err
-    assert "The run is saved. Continue with: fedro run --resume --out flower" in err
+    assert process.returncode == 1
+    source = """raise ZeroDivisionError("the model's own error")"""
+    line = next(i for i, text in enumerate(MODEL.splitlines(), 1) if text.strip() == source)
+    first, *rest = err.splitlines()
+    assert first.startswith("fedro: the model mine:Net failed in round ")
+    assert rest == [
+        f'  File "{place.path / "mine.py"}", line {line}, in obey',
+        f"    {source}",
+        "  ZeroDivisionError: the model's own error",
+        "The run is saved. Continue with: fedro run --resume --out flower",
+    ]
 
 
 @pytest.mark.slow

@@ -132,3 +132,16 @@ def test_clip_step_survives_the_round_that_the_planners_attacker_waits_for():
     assert len(lost.byzantine) > 3
     assert lost.score.accuracy < 0.3
     assert kept.score.accuracy > 0.6
+
+
+def test_losses_that_are_not_finite_are_counted():
+    experiment = SMALL.replace(client_lr=1e30, byzantine=2, rule="median", tolerated=2)
+    rounds = list(run(experiment))
+    for round_ in rounds:
+        assert round_.diverged == 5 - len(round_.byzantine) == round_.as_dict()["diverged"]
+        assert round_.void is not None
+    assert [round_.problem is not None for round_ in rounds] == [False, False, False, True]
+    assert "client_lr=1e+30 is too large" in round_.problem == round_.as_dict()["problem"]
+    for round_ in run(SMALL):
+        assert (round_.diverged, round_.problem) == (0, None)
+        assert "problem" not in round_.as_dict()

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro.attacks.forged import Forged, add_stage, rows_of
+from fedro.attacks.forged import Forged, add_stage, guard_messages, rows_of
 from fedro.attacks.table import ATTACKS, AttackEntry, Hook
-from fedro.attacks.view import RestrictedView, View
+from fedro.attacks.view import HiddenError, RestrictedView, View
 from fedro.common.stages import Stage, load, parse_stage
 
 QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
@@ -107,7 +107,8 @@ class Attack:
             ValueError: The attack cannot be used on these examples.
         """
         for stage, entry in self._with("poison"):
-            examples = entry.function(examples, classes, rng, **stage.options)
+            with entry.user_code("attack"):
+                examples = entry.function(examples, classes, rng, **stage.options)
         return examples
 
     @property
@@ -117,7 +118,10 @@ class Attack:
         A Byzantine client minimizes (1−ρ)·loss + ρ·‖w − the server's model‖. It is 0 without a
         train stage. A ρ outside 0 to 1 raises ValueError.
         """
-        restraints = [float(entry.function(**s.options)) for s, entry in self._with("train")]
+        restraints = []
+        for stage, entry in self._with("train"):
+            with entry.user_code("attack"):
+                restraints.append(float(entry.function(**stage.options)))
         if restraints and not 0 <= restraints[-1] <= 1:
             raise ValueError(
                 f"attack {self}: a restraint of {restraints[-1]}, need one from 0 to 1"
@@ -139,7 +143,8 @@ class Attack:
         """
         for stage, entry in reversed([*self._with("poison")]):
             if entry.trigger is not None:
-                return cast(E, entry.triggered(examples, classes, stage.options))
+                with entry.user_code("trigger of the attack", function=entry.trigger):
+                    return cast(E, entry.triggered(examples, classes, stage.options))
         return None
 
     def forge(self, view: View) -> Forged:
@@ -157,6 +162,7 @@ class Attack:
         Raises:
             HiddenError: A stage uses more of the view than it declares to know.
             ValueError: A stage returned nothing, or a message of the wrong shape.
+            UserCodeError: A stage of your own failed.
         """
         sent = view.forged
         if not len(view.byzantine):
@@ -166,7 +172,9 @@ class Attack:
             if needs_honest and not view.any_honest_finite:
                 result: Any = view.full(0.0)
             else:
-                result = entry.function(_restricted(view, stage, entry, sent), **stage.options)
+                with (guard := entry.user_code("attack", HiddenError)):
+                    result = entry.function(_restricted(view, stage, entry, sent), **stage.options)
+                result = guard_messages(result, guard)
             if entry.replaces and rows_of(result) is None:
                 raise ValueError(f"attack {stage} sends nothing: register it with replaces=False")
             sent = add_stage(sent, result, f"attack {stage}", len(view.byzantine), view.width)
@@ -187,12 +195,15 @@ class Attack:
         """
         mask = np.zeros(len(view.byzantine), dtype=bool)
         for stage, entry in self._with("silence"):
-            silent = entry.function(_restricted(view, stage, entry, view.forged), **stage.options)
+            restricted = _restricted(view, stage, entry, view.forged)
+            with entry.user_code("attack", HiddenError):
+                silent = entry.function(restricted, **stage.options)
+                silent = np.broadcast_to(np.asarray(silent, dtype=bool), mask.shape)
             if entry.replaces and not np.all(silent):
                 raise ValueError(
                     f"attack {stage}: not all are silent: register it with replaces=False"
                 )
-            mask |= np.broadcast_to(np.asarray(silent, dtype=bool), mask.shape)
+            mask |= silent
         return mask
 
     def _with(self, hook: Hook) -> Iterator[tuple[Stage, AttackEntry]]:

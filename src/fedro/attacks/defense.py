@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedro.attacks.dispersion import length
 from fedro.attacks.view import View
-from fedro.rules import Rule
+from fedro.rules import NoAggregateError, Rule
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Defense:
             The aggregate of the trained columns.
 
         Raises:
-            ValueError: The rule has no answer, so that the round would be void.
+            NoAggregateError: The rule has no answer, so that the round would be void.
         """
         result: Tensor = self.rule(
             updates[:, : self.trained],
@@ -86,7 +86,7 @@ class Trial:
         rows[bad] = view.byzantine[0]
         try:
             aggregate = self._aggregate(rows)
-        except ValueError:
+        except NoAggregateError:
             return 0.0
         distance = length(aggregate - view.honest_mean[: len(aggregate)])
         return distance if math.isfinite(distance) else 0.0

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 from torch import Tensor
 
 from fedro.attacks.dispersion import RowNumbers
+from fedro.common.user_code import UserCode
 
 Writer = Callable[[Tensor, RowNumbers], object]  # writes one message into each of these rows
 
@@ -57,6 +58,15 @@ class Forged(NamedTuple):
 def rows_of(result: Any) -> Any:
     """Return the messages in what a stage returned: a `Forged`, or the messages themselves."""
     return result.rows if isinstance(result, Forged) else result
+
+
+def guard_messages(result: Any, guard: UserCode) -> Any:
+    """Return what a stage returned, so that messages made later are made in its context."""
+    rows = rows_of(result)
+    if rows is None or isinstance(rows, Tensor):
+        return result
+    guarded = guard.wrap(rows) if callable(rows) else guard.iterate(rows)
+    return result._replace(rows=guarded) if isinstance(result, Forged) else guarded
 
 
 def add_stage(sent: Forged, result: Any, stage: str, count: int, width: int) -> Forged:

@@ -21,7 +21,7 @@ from fedro.attacks.defense import Defense, usable_rows
 from fedro.attacks.dispersion import Floats, dot
 from fedro.attacks.search import Response
 from fedro.attacks.view import View
-from fedro.rules.rows import Mask, RowSource
+from fedro.rules.rows import Mask, NoAggregateError, RowSource
 
 Index = NDArray[np.intp]
 
@@ -177,7 +177,7 @@ class ResponseCurve:
             result = self.defense.rule.aggregate(
                 SketchedRows(self, strength), seed=self.defense.seed
             )
-        except ValueError:
+        except NoAggregateError:
             return Response(0.0, strength)
         if isinstance(result, WeightedSum):
             return self._weighted(result, strength)

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperArgument, TyperGroup
 
 from fedro.common.shares import is_share
+from fedro.common.user_code import UserCodeError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -48,12 +49,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 
 
 def explains_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Turn wrong input into one message and exit code 2 instead of a traceback."""
+    """Turn errors into one message instead of a traceback.
+
+    The exit code is 2 for wrong input, and 1 if a function that the user wrote has failed.
+    """
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
+        except UserCodeError as error:
+            print(f"fedro: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
         except (ValueError, OSError, OverflowError) as error:
             print(f"fedro: {error}", file=sys.stderr)
             raise typer.Exit(2) from None

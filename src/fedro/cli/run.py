@@ -14,6 +14,7 @@ from fedro.cli.common import (
     import_from_current_folder,
     stop_on_sigterm,
 )
+from fedro.common.user_code import during
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +54,11 @@ def run(
         bool, typer.Option("--tensorboard", help="Also write a TensorBoard log to the run folder.")
     ] = False,
 ) -> None:
-    """Train with FedRo under attack on this machine, and record the run in a folder."""
+    """Train with FedRo under attack on this machine, and record the run in a folder.
+
+    The exit code is 1 if a function of your own fails, or if the run has come to nothing: its last
+    rounds were void, or the loss is not finite.
+    """
     from rich.console import Console
 
     import_from_current_folder()
@@ -84,10 +89,11 @@ def run_demo(
             "--tensorboard works for a single run: name an experiment, as in `fedro run demo`"
         )
     out = out or default_folder("demo")
+    same = "".join(f" --set '{change}'" for change in changes)
     try:
-        demo.run_demo(out, changes, console, resume)
+        with during("", f"The runs are saved. {continue_with(out)}{same}"):
+            demo.run_demo(out, changes, console, resume)
     except KeyboardInterrupt:
-        same = "".join(f" --set '{change}'" for change in changes)
         console.print(f"Stopped and saved. {continue_with(out)}{same}", **PLAIN)
         raise
 
@@ -104,6 +110,7 @@ def run_one(
     from fedro.simulation.experiment import ExperimentError, read_experiment
     from fedro.simulation.preparation import prepare
     from fedro.simulation.recording import read_recorded
+    from fedro.simulation.terminal import print_warning
 
     if resume and out is None:
         raise ExperimentError("--resume needs --out, the folder of the run to continue")
@@ -119,7 +126,7 @@ def run_one(
     out = out or default_folder(Path(config or "run").stem)
     setup = prepare(experiment)
     for warning in setup.warnings if console.quiet else ():
-        typer.echo(f"fedro: {warning}", err=True)
+        print_warning(warning)
     run_and_show(setup, out, resume, tensorboard, console)
 
 
@@ -142,6 +149,7 @@ def run_and_show(
             log = tensorboard_log(out / "tensorboard") if tensorboard else None
             try:
                 with (
+                    during("", f"The run is saved. {continue_with(out)}"),
                     terminal.show_progress(setup, start, console) as show,
                     closing(recorded_run(setup, folder)) as rounds,
                 ):
@@ -158,6 +166,9 @@ def run_and_show(
     summary = read(out).summary
     assert summary is not None
     console.print(terminal.results(summary, out))
+    if summary.get("problem") is not None:
+        terminal.print_warning(summary["problem"])
+        raise typer.Exit(1)
 
 
 def continue_with(out: Path) -> str:

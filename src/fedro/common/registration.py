@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedro.common.options import Options
+from fedro.common.user_code import PACKAGE_CODE, UserCode, is_users
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,21 @@ class RegisteredFunction:
         exported = getattr(sys.modules.get(module), self.name, None)
         importable = getattr(exported, "entry", None) is self
         return f"{module}:{self.name}" if importable else self.name
+
+    def user_code(
+        self, kind: str, *passing: type[BaseException], function: Callable[..., Any] | None = None
+    ) -> UserCode:
+        """The context in which to call the function, which may be the user's.
+
+        Args:
+            kind: What error messages call it, such as "rule".
+            *passing: Exceptions that have a meaning of their own and are not changed.
+            function: The function to call, if it is not the registered one.
+        """
+        function = function or self.function
+        if not is_users(function):
+            return PACKAGE_CODE
+        return UserCode(f"{kind} {self.path}", function, passing)
 
     def check_options(self, given: Mapping[str, Any]) -> None:
         """Raise ValueError unless the options are known and allowed, and none is missing."""

@@ -9,6 +9,7 @@ import importlib
 from typing import Any, NamedTuple
 
 from fedro.common.registry import unknown
+from fedro.common.user_code import UserCode
 
 
 class Stage(NamedTuple):
@@ -78,22 +79,28 @@ def _syntax_error(text: str, kind: str) -> ValueError:
     )
 
 
+class NoSuchModuleError(ValueError):
+    """There is no module of this name."""
+
+
 def load(text: str) -> Any:
     """Import what ``"my_module:name"`` names.
 
     Raises:
         ValueError: There is no such module, or no such name in it.
+        UserCodeError: The module cannot be imported.
     """
     module, _, name = text.partition(":")
-    try:
-        imported = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module exists, but one that it imports does not
-        raise ValueError(
-            f"{text!r}: there is no module {module!r}; run from the folder that holds it, "
-            "or put that folder on PYTHONPATH"
-        ) from None
+    with UserCode(f"module {module}", passing=(NoSuchModuleError,)):
+        try:
+            imported = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the module exists, but one that it imports does not
+            raise NoSuchModuleError(
+                f"{text!r}: there is no module {module!r}; run from the folder that holds it, "
+                "or put that folder on PYTHONPATH"
+            ) from None
     if not hasattr(imported, name):
         names = [key for key in vars(imported) if key[0].isalpha()]
         raise ValueError(f"{text!r}: {unknown(f'name in {module}', name, names)}")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fedro.common.checks import count
 from fedro.common.text import counted
+from fedro.common.user_code import PACKAGE_CODE, UserCode, is_users
 
 Array = NDArray[Any]
 Scaling = float | Tensor  # a number, or one for each channel: (C, 1, 1)
@@ -55,6 +56,13 @@ class LazyExamples(Protocol):
     def labels(self) -> Array:
         """Return only the labels or targets."""
         ...
+
+
+def user_code_of(part: LazyExamples) -> UserCode:
+    """The context in which to read examples, whose class may be the user's."""
+    if not is_users(type(part)):
+        return PACKAGE_CODE
+    return UserCode(f"data class {type(part).__name__}", getattr(type(part), "arrays", None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +170,9 @@ class Federation:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one input."""
-        return self.splits[0][0].shape
+        part = self.splits[0][0]
+        with user_code_of(part):
+            return part.shape
 
     def train(self, client: int) -> Examples:
         """Read the training data of a client, as new tensors that the caller may change."""
@@ -174,25 +184,27 @@ class Federation:
 
     def _examples(self, client: int, which: int) -> Examples:
         client = count("client", client, 0, self.clients - 1, f"of {self.clients} clients")
-        x, y = self.splits[client][which].arrays()
-        return Examples(torch.from_numpy(x), torch.from_numpy(y))
+        part = self.splits[client][which]
+        with user_code_of(part):
+            x, y = part.arrays()
+            return Examples(torch.from_numpy(x), torch.from_numpy(y))
 
     @cached_property
     def sizes(self) -> Array:
         """The number of training examples of each client."""
-        return _read_only([len(train) for train, _ in self.splits])
+        return _read_only([_length(train) for train, _ in self.splits])
 
     @cached_property
     def test_sizes(self) -> Array:
         """The number of test examples of each client."""
-        return _read_only([len(test) for _, test in self.splits])
+        return _read_only([_length(test) for _, test in self.splits])
 
     @cached_property
     def classes_per_client(self) -> Array:
         """The number of classes in each client's training data; zeros for regression."""
         if not self.classes:
             return _read_only([0] * self.clients)
-        return _read_only([len(np.unique(train.labels())) for train, _ in self.splits])
+        return _read_only([len(np.unique(_labels(train))) for train, _ in self.splits])
 
     @cached_property
     def label_counts(self) -> Array:
@@ -200,7 +212,7 @@ class Federation:
         if not self.classes:
             return np.zeros((self.clients, 0), dtype=np.int64)
         return _read_only(
-            [np.bincount(train.labels(), minlength=self.classes) for train, _ in self.splits]
+            [np.bincount(_labels(train), minlength=self.classes) for train, _ in self.splits]
         )
 
     def first(self, clients: int) -> "Federation":
@@ -238,6 +250,16 @@ class Federation:
         if self.classes:
             lines.append(_summary_line("classes", self.classes_per_client, total=self.classes))
         return "\n".join(lines)
+
+
+def _length(part: LazyExamples) -> int:
+    with user_code_of(part):
+        return len(part)
+
+
+def _labels(part: LazyExamples) -> Array:
+    with user_code_of(part):
+        return part.labels()
 
 
 def _summary_line(title: str, values: Array, total: int | None = None) -> str:

@@ -10,7 +10,7 @@ from fedro.common.checks import count, number
 from fedro.common.registry import Table
 from fedro.common.streams import stream
 from fedro.common.text import counted
-from fedro.data.federation import Array, ExampleRows, Federation, LazyExamples
+from fedro.data.federation import Array, ExampleRows, Federation, LazyExamples, user_code_of
 
 Partition = Callable[..., Federation]  # (federation, clients, seed, *, options)
 PARTITIONS: Table[Partition] = Table("partition")
@@ -152,8 +152,13 @@ def _pool(parts: Sequence[LazyExamples]) -> ExampleRows:
         part.x is rows[0].x and part.y is rows[0].y for part in rows
     ):
         return ExampleRows(rows[0].x, rows[0].y, np.concatenate([part.index for part in rows]))
-    x, y = map(np.concatenate, zip(*(part.arrays() for part in parts), strict=True))
+    x, y = map(np.concatenate, zip(*map(_arrays, parts), strict=True))
     return ExampleRows(x, y, np.arange(len(x)))
+
+
+def _arrays(part: LazyExamples) -> tuple[Array, Array]:
+    with user_code_of(part):
+        return part.arrays()
 
 
 def _assign_by_shares(labels: Array, shares: Array, rng: np.random.Generator) -> Array:

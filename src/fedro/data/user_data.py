@@ -7,8 +7,9 @@ import numpy as np
 
 from fedro.common.options import arguments_for
 from fedro.common.stages import load
+from fedro.common.user_code import UserCode
 from fedro.data import validation
-from fedro.data.federation import ExampleRows, Federation, Scaling
+from fedro.data.federation import ExampleRows, Federation, Scaling, user_code_of
 
 WANTED = (
     "a Federation, or a list with one entry for each client: "
@@ -105,12 +106,14 @@ def call_user_function(
     function = load(text)
     if not callable(function):
         raise ValueError(f"{text} is {type(function).__name__}, not a function that gives {WANTED}")
-    result = function(**arguments_for(text, function, options, {"clients": clients, "seed": seed}))
+    arguments = arguments_for(text, function, options, {"clients": clients, "seed": seed})
+    with (guard := UserCode(f"data function {text}", function)):
+        result = function(**arguments)
     if isinstance(result, Federation):
         _check_user_federation(result, text)
         return result
     if isinstance(result, (list, tuple, Iterator)):
-        return from_clients(result, name=text)
+        return from_clients(guard.iterate(result), name=text)
     raise ValueError(f"{text} gave {type(result).__name__}; need {WANTED}")
 
 
@@ -120,7 +123,9 @@ def _check_user_federation(federation: Federation, text: str) -> None:
         raise ValueError(f"{text} gave a federation without clients")
     if not federation.sizes.all():
         raise ValueError(f"{text}: client {federation.sizes.argmin()} has no training samples")
-    x, y = federation.splits[0][0].arrays()
+    first = federation.splits[0][0]
+    with user_code_of(first):
+        x, y = first.arrays()
     format = validation.array_format((x.shape, x.dtype), (y.shape, y.dtype), text)
     if (x.dtype, y.dtype) != (format.dtype, format.target_dtype):
         raise ValueError(
@@ -130,8 +135,10 @@ def _check_user_federation(federation: Federation, text: str) -> None:
     validation.count_classes([y], federation.classes or None, text)
     for client, pair in enumerate(federation.splits):
         for part in pair:
-            if part.shape != format.shape:
+            with user_code_of(part):
+                shape = part.shape
+            if shape != format.shape:
                 raise ValueError(
-                    f"{text}: client {client} has examples of shape {part.shape}, the first "
+                    f"{text}: client {client} has examples of shape {shape}, the first "
                     f"{format.shape}; make them equal"
                 )

@@ -11,6 +11,7 @@ from flwr.serverapp import Grid
 
 from fedro.common.streams import derived
 from fedro.common.text import counted
+from fedro.common.user_code import UserCode
 from fedro.flower.messaging import SYSTEM_CLOCK, Clock, one_line
 from fedro.flower.session import Draw, Session
 from fedro.flower.settings import StrategySettings
@@ -163,7 +164,9 @@ def nodes_online(
 
     nodes = wait_for_nodes(grid, enough, wait, quarantined, settings.clock)
     if settings.order is not None:
-        given, nodes = nodes, [int(node) for node in settings.order(grid, list(nodes))]
+        given = nodes
+        with UserCode("function order", settings.order):
+            nodes = [int(node) for node in settings.order(grid, list(nodes))]
         if sorted(nodes) != given:
             raise ValueError("order=…: it must return the nodes that it was given, each once")
     session.ledger.add_new(nodes, session.state.round)

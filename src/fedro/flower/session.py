@@ -16,6 +16,7 @@ from fedro.common.atomic_files import write_atomically
 from fedro.flower.layout import ArrayLayout
 from fedro.flower.ledger import Ledger
 from fedro.planning import Plan
+from fedro.rules import Rule
 from fedro.runs import RunFolder
 from fedro.server import Round, State, summarize
 
@@ -193,16 +194,24 @@ class SessionRecorder:
             write_atomically(self.folder.path / "ledger.json", ledger)
             self._unsaved = None
 
-    def finish(self, plan: Plan) -> None:
-        """Write the model and the summary. The summary has the seed, which is no longer secret."""
+    def finish(self, plan: Plan, rule: Rule) -> str | None:
+        """Write the model and the summary. The summary has the seed, which is no longer secret.
+
+        Returns:
+            Why the run has failed although it is complete, or None.
+        """
         self.save()
         if self.folder is None:
-            return
+            return None
         arrays = self.session.layout.ndarrays(self.session.state.model)
         tensors = {name: torch.tensor(value) for name, value in arrays.items()}
-        summary = summarize(self.folder.rounds(), sampled=plan.sampled, tolerated=plan.tolerated)
+        summary = summarize(
+            self.folder.rounds(), sampled=plan.sampled, tolerated=plan.tolerated, rule=rule
+        )
         seed = str(self.session.seed)  # as text: JSON readers round large numbers
         self.folder.finish(tensors, {**summary, "seed": seed})
+        problem: str | None = summary["problem"]
+        return problem
 
     def close(self) -> None:
         """Release the lock of the run folder."""

@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from fedro.common.checks import count, number
 from fedro.common.text import counted
+from fedro.common.user_code import UserCode, UserCodeError, during
 from fedro.flower.aggregation import aggregate_evaluations, aggregate_updates
 from fedro.flower.invitations import invite_to_evaluate, invite_to_train
 from fedro.flower.layout import ArrayLayout
@@ -223,6 +224,8 @@ class FedRo(Strategy):
             ValueError: If an argument is not allowed.
             TooFewRepliesError: If `max_void_rounds` rounds in a row were void.
             RunFolderError: If the run folder cannot be used or holds a different run.
+            UserCodeError: If a rule, `evaluate_fn` or `order` of your own failed. The message shows
+                the line; the run can be resumed.
         """
         s, start = self.settings, time.time()
         number("timeout", timeout, "timeout > 0, in seconds", lambda x: x > 0)
@@ -240,10 +243,16 @@ class FedRo(Strategy):
                 self._rounds(
                     grid, result, recorder, timeout, train_config, evaluate_config, evaluate_fn
                 )
-                recorder.finish(s.plan)
+                problem = recorder.finish(s.plan, s.rule)
+                if problem is not None:
+                    log(WARNING, "%s", problem)
         except BaseException as error:
             if not isinstance(error, RunFolderError):
                 recorder.save()
+            if isinstance(error, UserCodeError):
+                if recorder.folder is not None:
+                    error.advice = f"The run is saved in {recorder.folder.path}: resume it."
+                raise error.with_traceback(None) from error.__cause__
             raise
         finally:
             recorder.close()
@@ -261,15 +270,18 @@ class FedRo(Strategy):
         evaluate_fn: EvaluateFn | None,
     ) -> None:
         s, session, last = self.settings, self._running(), self._last_round or 0
+        if evaluate_fn is not None:
+            evaluate_fn = UserCode("function evaluate_fn", evaluate_fn).wrap(evaluate_fn)
         before = evaluate_fn(0, result.arrays) if evaluate_fn and not session.state.round else None
         if before is not None:
             result.evaluate_metrics_serverapp[0] = before
         for server_round in range(session.state.round + 1, last + 1):
             log(INFO, "")
             log(INFO, "[ROUND %d/%d]", server_round, last)
-            self._train(grid, result, server_round, timeout, train_config)
-            self._evaluate(grid, result, server_round, timeout, evaluate_config)
-            self._evaluate_at_server(result, server_round, evaluate_fn)
+            with during(f"in round {server_round}"):
+                self._train(grid, result, server_round, timeout, train_config)
+                self._evaluate(grid, result, server_round, timeout, evaluate_config)
+                self._evaluate_at_server(result, server_round, evaluate_fn)
             due = server_round % s.config["checkpoint_every"] == 0
             recorder.write(checkpoint=due or server_round == last)
             check_void_rounds(session, s.max_void_rounds, recorder)

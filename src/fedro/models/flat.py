@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from fedro.common.user_code import PACKAGE_CODE, UserCode
+
 
 class FlatModel:
     """A module whose trainable parameters, then floating-point buffers, are one vector.
@@ -20,8 +22,14 @@ class FlatModel:
     the module changes `vector`. Frozen parameters and integer buffers are not part of the vector;
     `load` resets them to their first values in case training changed them.
 
+    Args:
+        module: The module.
+        device: The device to move it to.
+        name: The text that `build` has built it from; None for a module that the user has made.
+
     Attributes:
         module: The module.
+        user_code: The context in which to call the module, which may be the user's.
         vector: All values (width,): first the trainable parameters, then the statistics.
         width: The length of the vector.
         trained: The number of trainable parameters.
@@ -33,10 +41,12 @@ class FlatModel:
             float32.
     """
 
-    def __init__(self, module: nn.Module, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self, module: nn.Module, device: torch.device | str = "cpu", name: str | None = None
+    ) -> None:
         if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
             raise ValueError("the model has lazy layers: call it on an example before you use it")
-        self.module = module.to(device)
+        self.module, self.user_code = module.to(device), _user_code(module, name)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
         if not self.parameters:
@@ -88,3 +98,11 @@ class FlatModel:
         unsuited = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
         has_unsuited = any(isinstance(layer, unsuited) for layer in self.module.modules())
         return not has_unsuited and self.trained == self.width
+
+
+def _user_code(module: nn.Module, name: str | None) -> UserCode:
+    """The context in which to call a module: one of the user's own, or a built-in one."""
+    shown = type(module).__name__ if name is None else name.partition("(")[0].strip()
+    if name is not None and ":" not in shown:
+        return PACKAGE_CODE
+    return UserCode(f"model {shown}", type(module).forward)

@@ -12,6 +12,7 @@ from fedro.common.options import Options, arguments_for
 from fedro.common.registry import Table
 from fedro.common.stages import load, parse_stage
 from fedro.common.streams import derived, seeded
+from fedro.common.user_code import user_code
 from fedro.models.convolution import Conv2d
 
 Shape = tuple[int, ...]
@@ -151,6 +152,7 @@ def build(text: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
     given: dict[str, Any] = {"shape": tuple(shape), "classes": classes}
     if ":" in name:
         given = arguments_for(name, make, options, given)
+        make = user_code(f"model {name}", make).wrap(make)
     else:
         Options(name, make).check(options)
         given |= options

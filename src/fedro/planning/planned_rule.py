@@ -27,7 +27,7 @@ class PlannedRule:
         """Whether the rule may be used with n rows of which b are to be tolerated."""
         if 2 * b >= n:
             return False
-        return self.rule is None or all(entry.valid(n, b) for entry in self.rule.entries)
+        return self.rule is None or all(entry.allows(n, b) for entry in self.rule.entries)
 
     def kappa(self, n: int, b: int, byzantine: int | None = None) -> float | None:
         """The proved κ; None without a proof, and where the rule may not be used."""

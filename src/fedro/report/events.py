@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from fedro.common.text import counted
 from fedro.report.chart import Axis, Chart, Panel, Section, TextTable, Trace
 from fedro.report.curves import rounds_axis
 from fedro.report.results import format_ranges
@@ -52,10 +53,21 @@ def replies_section(data: ReportData) -> Section:
     if any(replies.values()):
         charts.append(_replies_chart(data, replies))
         tables += [_by_reason(replies), _by_client(replies)]
+    problems = [
+        [series.name, str(run.seed), run.problem]
+        for series in data.series
+        for run in series.runs
+        if run.problem is not None
+    ]
+    if problems:
+        tables.append(TextTable(("series", "seed", "why the run came to nothing"), problems))
     if void := _void_rows(data):
         tables.append(TextTable(("series", "seed", "void rounds", "which", "why"), void))
     else:
         text.append("No round was void.")
+    if diverged := _diverged_rows(data):
+        header = ("series", "seed", "rounds with losses that are not finite", "which", "clients")
+        tables.append(TextTable(header, diverged))
     if takeovers := _takeover_rows(data):
         tables.append(TextTable(("series", "seed", "takeovers", "in rounds", "why"), takeovers))
     else:
@@ -154,6 +166,20 @@ def _void_rows(data: ReportData) -> list[list[str]]:
                 rows.append(
                     [series.name, str(run.seed), count, format_ranges(which), "; ".join(texts)]
                 )
+    return rows[:MAX_ROWS]
+
+
+def _diverged_rows(data: ReportData) -> list[list[str]]:
+    rows = []
+    for series in data.series:
+        for run in series.runs:
+            rounds = [round_ for round_ in run.rounds if round_.diverged]
+            if rounds:
+                count = f"{len(rounds)} of {len(run.rounds)}"
+                which = format_ranges([round_.round for round_ in rounds])
+                most = max(round_.diverged for round_ in rounds)
+                clients = f"up to {counted(most, 'honest client')} in a round"
+                rows.append([series.name, str(run.seed), count, which, clients])
     return rows[:MAX_ROWS]
 
 

@@ -31,6 +31,7 @@ class RoundData:
     takeover: bool
     attack: str | None
     train_loss: float | None
+    diverged: int  # honest clients whose loss was not finite; 0 in older runs, which do not tell
     error: float | None
     variance: float | None
     kappa_seen: float | None
@@ -54,6 +55,7 @@ class RunData:
     sampled: int  # n̂
     tolerated: int  # b̂
     output_score: ScoreValues | None  # the score of the trained model, once the run is finished
+    problem: str | None  # why the run has come to nothing although it is finished
     examples: list[int] | None  # training examples of each client, where recorded
 
     @property
@@ -139,6 +141,7 @@ def _run(path: Path) -> RunData:
         sampled=int(recorded.fingerprint["sampled"]),
         tolerated=int(recorded.fingerprint["tolerated"]),
         output_score=_score(summary["final"]) if recorded.finished else None,
+        problem=_text(summary.get("problem")),
         examples=None if examples is None else [int(size) for size in examples],
     )
 
@@ -163,6 +166,7 @@ def _round(values: Mapping[str, Any], number: int) -> RoundData:
             void=_text(values.get("void")),
             takeover=bool(values.get("takeover", False)),
             attack=_text(values.get("attack")),
+            diverged=int(values.get("diverged") or 0),
             seconds={k: _number(v) or 0.0 for k, v in values.get("seconds", {}).items()},
             score=_score(values["score"]) if values.get("score") else None,
             **{key: _number(values.get(key)) for key in numbers},

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fedro.common.text import counted
 from fedro.report.run_data import RoundData, RunData
 
 KEYS_WITHIN_A_SERIES = ("seed", "workers", "checkpoint_every")  # runs of a series may differ here
 LEADING_KEYS = ("rule", "attack")  # come first in a series' name, as values without their key
 MAX_PANELS = 24  # side by side in one chart
+MAX_PROBLEMS = 5  # runs that came to nothing, in the notes
 
 REPORTED_BY_CLIENTS = (  # explains the score of a deployed run
     "Reported by the clients on their own test data: the mean without the b̂ most extreme answers "
@@ -119,7 +121,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def group_runs(runs: Sequence[RunData], notes: Sequence[str] = ()) -> ReportData:
-    """Group runs into named series and collect notes about duplicates and differing versions."""
+    """Group runs into named series and collect the notes about them."""
     kept, duplicates = _without_duplicates(runs)
     keys = list(
         dict.fromkeys(key for run in kept for key in run.config if key not in KEYS_WITHIN_A_SERIES)
@@ -133,7 +135,8 @@ def group_runs(runs: Sequence[RunData], notes: Sequence[str] = ()) -> ReportData
         groups.setdefault(tuple(_text(run.config.get(key)) for key in differing), []).append(run)
     naming = _naming_keys(list(groups.values()), differing)
     series = _name_series(list(groups.values()), naming)
-    all_notes = [*notes, *duplicates, *_unfinished(kept), *_differing_versions(kept)]
+    failed = _problems(series)
+    all_notes = [*notes, *duplicates, *_unfinished(kept), *failed, *_differing_versions(kept)]
     return ReportData(series, differing, naming, all_notes)
 
 
@@ -150,6 +153,21 @@ def _without_duplicates(runs: Sequence[RunData]) -> tuple[list[RunData], list[st
             best[identity] = more
             notes.append(f"{less.path} is the same run as {more.path}, so it is left out.")
     return list(best.values()), notes
+
+
+def _problems(series: Sequence[Series]) -> list[str]:
+    """Runs that have come to nothing, and why."""
+    problems = [
+        f"{each.name}, seed {run.seed}: {run.problem}"
+        for each in series
+        for run in each.runs
+        if run.problem is not None
+    ]
+    more = len(problems) - MAX_PROBLEMS
+    if more > 0:
+        note = f"{counted(more, 'more run')} came to nothing; see “Unused replies, void rounds”."
+        return [*problems[:MAX_PROBLEMS], note]
+    return problems
 
 
 def _text(value: Any) -> str:

@@ -19,7 +19,7 @@ from fedro.rules.center import centered_clipping, fltrust, geometric_median
 from fedro.rules.coordinate import meamed, mean, median, norm_clip, trimmed_mean
 from fedro.rules.mixers import arc, bucketing, clip, clip_step, nnm
 from fedro.rules.registration import RuleFactory, register
-from fedro.rules.rows import Rows
+from fedro.rules.rows import NoAggregateError, Rows
 from fedro.rules.rule import DEFAULT_RULE, Kappa, Rule, parse_rule
 from fedro.rules.selection import bulyan, krum, mda, monna, multi_krum, mva, smea
 from fedro.rules.spectral import caf, dnc
@@ -36,6 +36,7 @@ __all__ = [
     "PROPER_SHARE",
     "RULES",
     "Kappa",
+    "NoAggregateError",
     "Range",
     "Rows",
     "Rule",

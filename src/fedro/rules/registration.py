@@ -148,11 +148,12 @@ def _factory(entry: RuleEntry) -> Any:
 
     def kappa(n: int, b: int, inner: float | None = None) -> Kappa | None:
         entry.check(n, b)
-        if entry.kappa is None:
+        proved = entry.safe_kappa
+        if proved is None:
             return None
         if entry.mixer and inner is None:
             raise ValueError(f"{entry.name} is a mixer: give inner=…, the κ of what follows it")
-        value = entry.kappa(n, b, inner) if entry.mixer else entry.kappa(n, b)
+        value = proved(n, b, inner) if entry.mixer else proved(n, b)
         return Kappa(value, entry.kappa_source) if np.isfinite(value) else None
 
     b = inspect.Parameter("b", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=int | None)

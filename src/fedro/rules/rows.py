@@ -121,6 +121,23 @@ class Rows(Protocol):
         """
 
 
+class NoAggregateError(ValueError):
+    """A rule has no robust answer for these rows: the server leaves the model as it is.
+
+    Rules raise it if they get too few rows for b, or if more than b rows cannot be honest. A rule
+    of your own may raise it too. Every other exception in a rule is an error and stops the run.
+
+    Example:
+        >>> import numpy as np
+        >>> from fedro.rules import NoAggregateError, bulyan
+        >>> try:
+        ...     bulyan(b=2)(np.zeros((9, 4)))
+        ... except NoAggregateError as error:
+        ...     print(error)
+        bulyan with n=9 rows and b=2: needs n ≥ 4b+3
+    """
+
+
 class DroppedRows(Exception):  # noqa: N818 (not an error: the caller goes on without these rows)
     """Some rows are not finite, or too far from all others to be honest."""
 

@@ -12,7 +12,7 @@ from fedro import kernels
 from fedro.common.checks import count
 from fedro.common.stages import Stage, load, parse_stage, parse_stages
 from fedro.rules.kappa import with_fewer
-from fedro.rules.rows import AffineRows, DroppedRows, RowSource
+from fedro.rules.rows import AffineRows, DroppedRows, NoAggregateError, RowSource
 from fedro.rules.table import ANY, RULES, RuleEntry
 
 Progress = Callable[[int, int], None]  # (columns done, columns in all), for each pass
@@ -138,9 +138,10 @@ class Rule:
         if self.entries[-1].mixer:
             raise ValueError(self._unfinished())
         try:
-            value = self.kappa_formula()(n, b, byzantine)
+            formula = self.kappa_formula()
         except NoProofError:
             return None
+        value = formula(n, b, byzantine)
         sources = [f"{entry.kappa_source} ({entry.name})" for entry in self.entries]
         return Kappa(value, "; ".join(sources)) if np.isfinite(value) else None
 
@@ -169,7 +170,7 @@ class Rule:
             return value
 
         def kappa(n: int, b: int, byzantine: int | None = None) -> float:
-            if not all(entry.valid(n, b) for entry in entries):
+            if not all(entry.allows(n, b) for entry in entries):
                 return math.inf
             worst = chained(n, b)
             if byzantine is None or byzantine == b or math.isinf(worst):
@@ -206,8 +207,10 @@ class Rule:
             The aggregate (d,), of the same kind and dtype as `updates`.
 
         Raises:
-            ValueError: n and b do not suit the rule, an argument is missing or has the wrong shape,
-                or more than b rows are not finite.
+            NoAggregateError: n and b do not suit the rule, or more than b rows or the reference are
+                not finite.
+            ValueError: An argument is missing or has the wrong shape.
+            UserCodeError: A stage of your own failed.
             TypeError: `updates` is not a matrix of floats.
         """
         picked = kernels.picked(updates, rows)
@@ -215,9 +218,11 @@ class Rule:
         self._check(n, b, weights, reference)
         source = RowSource(updates, picked, b, _vector(reference, updates))
         source.progress = progress
-        return self.aggregate(
-            source, seed=seed, sizes=None if weights is None else _sizes(weights, n, b)
-        )
+        sizes = None if weights is None else _sizes(weights, n, b)
+        result = self.aggregate(source, seed=seed, sizes=sizes)
+        with self.entries[-1].user_code("rule"):
+            _check_vector(result, updates)
+        return result
 
     def aggregate(
         self, source: RowSource, *, seed: int = 0, sizes: NDArray[np.float64] | None = None
@@ -234,7 +239,7 @@ class Rule:
             except DroppedRows as dropped:
                 missing = int((~dropped.keep).sum())
                 if missing > source.b:
-                    raise ValueError(
+                    raise NoAggregateError(
                         f"more than b={b} of {n} rows hold NaN, Inf or numbers too large to "
                         "square: no robust answer exists"
                     ) from None
@@ -245,7 +250,11 @@ class Rule:
         result: Any = rows
         for stage, entry in zip(self.stages, self.entries, strict=True):
             entry.check(result.n, result.b)
-            result = entry.function(result, **stage.options)
+            with entry.user_code("rule", DroppedRows, NoAggregateError):
+                result = entry.function(result, **stage.options)
+                if entry.mixer and not isinstance(result, AffineRows):
+                    kind = type(result).__name__
+                    raise TypeError(f"a mixer returns rows, as rows.averaged(…) does, not {kind}")
         return result
 
     def _tolerated(self, b: int | None) -> int:
@@ -286,7 +295,8 @@ def _proved(entry: RuleEntry, stage: Stage) -> Callable[..., float]:
     changed = [key for key, value in stage.options.items() if value != entry.options[key].default]
     if changed:
         raise NoProofError(f"no κ is proved for {entry.name} with {', '.join(changed)} set")
-    return entry.kappa
+    assert entry.safe_kappa is not None
+    return entry.safe_kappa
 
 
 def parse_rule(rule: str | Rule, b: int | None = None) -> Rule:
@@ -351,6 +361,18 @@ def _imported(text: str) -> str:
     return entry.name
 
 
+def _check_vector(result: Any, updates: Any) -> None:
+    """Raise unless a rule has returned one vector (d,) of the same kind as the updates."""
+    same_kind = hasattr(result, "detach") == hasattr(updates, "detach")  # tensors or arrays
+    if not same_kind or getattr(result, "shape", None) != updates.shape[1:]:
+        shape = getattr(result, "shape", None)
+        given = type(result).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")
+        raise TypeError(
+            f"a rule returns one vector ({updates.shape[1]},), as rows.combine(…) and "
+            f"rows.band(…) do, not {given}"
+        )
+
+
 def _vector(reference: Any, updates: Any) -> Any:
     """The reference, converted to the kind of the updates; it is trusted, so it must be finite."""
     if reference is None:
@@ -362,7 +384,7 @@ def _vector(reference: Any, updates: Any) -> Any:
     if vector.shape != (d,):
         raise ValueError(f"reference has shape {vector.shape}: must be ({d},), as the updates have")
     if not np.isfinite(vector).all():
-        raise ValueError("reference holds NaN or Inf: a trusted vector must be finite")
+        raise NoAggregateError("reference holds NaN or Inf: a trusted vector must be finite")
     return kernels.matrix(updates).like(vector)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fedro.common.options import AT_LEAST_ONE
 from fedro.rules import kappa
 from fedro.rules.registration import register
-from fedro.rules.rows import Floats, Rows
+from fedro.rules.rows import Floats, NoAggregateError, Rows
 from fedro.rules.subsets import least_diameter, least_spread, least_variance
 from fedro.rules.table import BULYAN_SIZE
 
@@ -22,7 +22,7 @@ def krum_scores(sq: Floats, b: int, original: bool) -> Floats:
     if not original:
         return np.asarray(ordered[:, : n - b].sum(axis=1))
     if n < 2 * b + 3:
-        raise ValueError(f"original krum with n={n} rows and b={b}: needs n ≥ 2b+3")
+        raise NoAggregateError(f"original krum with n={n} rows and b={b}: needs n ≥ 2b+3")
     return np.asarray(ordered[:, 1 : n - b - 1].sum(axis=1))
 
 
@@ -73,7 +73,7 @@ def multi_krum(rows: Rows, *, m: int | None = None, original: bool = False) -> A
     largest = rows.n - rows.b - 2 if original else rows.n - rows.b
     chosen = largest if m is None else m
     if not 1 <= chosen <= largest:
-        raise ValueError(
+        raise NoAggregateError(
             f"multi_krum(m={m}) with n={rows.n} and b={rows.b}: m must be 1 to {largest}"
         )
     return rows.combine(rows.mean_of(smallest(scores, chosen)))

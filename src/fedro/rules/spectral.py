@@ -6,7 +6,7 @@ import numpy as np
 
 from fedro.common.options import AT_LEAST_ONE, AT_LEAST_ZERO
 from fedro.rules.registration import register
-from fedro.rules.rows import Floats, Rows
+from fedro.rules.rows import Floats, NoAggregateError, Rows
 from fedro.rules.selection import smallest
 
 RELATIVE_TIE = 1e-9  # closer deviations count as equal: copies of a row stay or go together
@@ -84,7 +84,7 @@ def dnc(rows: Rows, *, iterations: int = 1, columns: int = 10_000, c: float = 1.
     """
     keep, drop = np.ones(rows.n, dtype=bool), int(c * rows.b)
     if drop >= rows.n:
-        raise ValueError(f"dnc(c={c}) with b={rows.b}: would drop all {rows.n} rows")
+        raise NoAggregateError(f"dnc(c={c}) with b={rows.b}: would drop all {rows.n} rows")
     for _ in range(iterations):
         sample = rows.columns(columns)
         products = (sample - sample.mean(axis=0)) @ (sample - sample.mean(axis=0)).T
@@ -93,5 +93,5 @@ def dnc(rows: Rows, *, iterations: int = 1, columns: int = 10_000, c: float = 1.
         survivors[smallest(deviations, rows.n - drop)] = True
         keep &= survivors
     if not keep.any():
-        raise ValueError("dnc: no row survived all iterations; use fewer, or a smaller c")
+        raise NoAggregateError("dnc: no row survived all iterations; use fewer, or a smaller c")
     return rows.combine(rows.mean_of(keep))

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedro.rules.rows import Floats
+from fedro.rules.rows import Floats, NoAggregateError
 
 Subset = NDArray[np.intp]
 MAX_COVER_BRANCHES = 200_000  # branches of the search in `mda`: about two seconds
@@ -52,7 +52,7 @@ def _cover(far: NDArray[np.bool_], budget: int) -> list[int] | None:
     while stack:
         nodes += 1
         if nodes > MAX_COVER_BRANCHES:
-            raise ValueError(
+            raise NoAggregateError(
                 f"mda: no exact answer within {MAX_COVER_BRANCHES} steps for {len(far)} rows and "
                 f"b={budget}; use mva, or nnm | trimmed_mean, which has no such search"
             )
@@ -90,7 +90,7 @@ def least_spread(sq: Floats, size: int) -> Subset:
     until none of the others can be better.
     """
     if math.comb(len(sq), size) > MAX_SPECTRA:
-        raise ValueError(
+        raise NoAggregateError(
             f"smea: {math.comb(len(sq), size)} subsets of {size} of {len(sq)} rows are more than "
             f"the {MAX_SPECTRA} it tries; use mva or caf, which scale better"
         )
@@ -142,7 +142,7 @@ def variances(sq: Floats, size: int) -> Iterator[tuple[Floats, Callable[[int], S
 def _check_subsets(n: int, size: int) -> None:
     half_out = min(n - size, (n + 1) // 4)
     if math.comb(n, size) > MAX_SUBSETS or math.comb((n + 1) // 2, half_out) > MAX_HALF_SUBSETS:
-        raise ValueError(
+        raise NoAggregateError(
             f"mva: {math.comb(n, size)} subsets of {size} of {n} rows are too many to try; use "
             "multi_krum, caf or nnm | trimmed_mean, which have no such search"
         )

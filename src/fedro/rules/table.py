@@ -9,6 +9,8 @@ from fedro.common.options import Condition
 from fedro.common.registration import RegisteredFunction
 from fedro.common.registry import Table
 from fedro.common.text import markdown_table
+from fedro.common.user_code import is_users
+from fedro.rules.rows import NoAggregateError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -87,10 +89,24 @@ class RuleEntry(RegisteredFunction):
         """Whether the formula of κ also takes the true number of Byzantine rows."""
         return self.kappa is not None and "byzantine" in inspect.signature(self.kappa).parameters
 
+    @property
+    def safe_kappa(self) -> Callable[..., float] | None:
+        """The function `kappa`; if it is the user's, its exceptions name the line that failed."""
+        if self.kappa is None or not is_users(self.kappa):
+            return self.kappa
+        kappa = self.kappa
+        guard = self.user_code("κ of the rule", function=kappa)
+        return guard.wrap(lambda *numbers, **fewer: float(kappa(*numbers, **fewer)))
+
+    def allows(self, n: int, b: int) -> bool:
+        """Whether the rule may be used with n rows of which b may be Byzantine."""
+        with self.user_code("condition of the rule", function=self.valid.predicate):
+            return self.valid(n, b)
+
     def check(self, n: int, b: int) -> None:
-        """Raise ValueError unless the rule may be used with n rows of which b may be Byzantine."""
-        if not self.valid(n, b):
-            raise ValueError(f"{self.name} with n={n} rows and b={b}: needs {self.valid}")
+        """Raise NoAggregateError unless the rule may be used with n rows, b of them Byzantine."""
+        if not self.allows(n, b):
+            raise NoAggregateError(f"{self.name} with n={n} rows and b={b}: needs {self.valid}")
 
 
 RULES: Table[RuleEntry] = Table("rule")

@@ -5,6 +5,7 @@ robust step (`aggregate`). `State` is what it remembers, `Round` what it reports
 reduces a whole run to a few numbers.
 """
 
+from fedro.server.diagnosis import diagnose, divergence
 from fedro.server.scores import AggregationError, Ids, Score, aggregation_error, score_examples
 from fedro.server.settings import TrainingSettings
 from fedro.server.state import Round, State, timed
@@ -32,6 +33,8 @@ __all__ = [
     "TrainingSettings",
     "aggregate",
     "aggregation_error",
+    "diagnose",
+    "divergence",
     "is_robust",
     "rule_seed",
     "sample",

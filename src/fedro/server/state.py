@@ -90,12 +90,15 @@ class Round:
         takeover: Whether the attackers replaced the model after an overrun.
         attack: The attack that was used, if several were tried.
         train_loss: The mean loss of the honest clients in local training.
+        diverged: The number of honest clients whose loss became NaN or Inf in local training.
         error: ‖A − mean of the honest updates‖², the squared error of the aggregate A.
         variance: The variance of the honest updates.
         kappa_seen: error / variance.
         kappa_proved: The proved upper bound on it, or None if there is none for the rule.
         score: The score of the model after this round, if it was evaluated.
         final: The score of the run's output, after the last round.
+        problem: In the last round, why the run has failed although it is complete; None if it has
+            not. For example, the last ten rounds were void because the learning rate is too large.
         seconds: How long each part of the round took.
 
     Example:
@@ -115,17 +118,20 @@ class Round:
     takeover: bool | None = None
     attack: str | None = None
     train_loss: float | None = None
+    diverged: int | None = None
     error: float | None = None
     variance: float | None = None
     kappa_seen: float | None = None
     kappa_proved: float | None = None
     score: Score | None = None
     final: Score | None = None
+    problem: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The round as one line of rounds.jsonl."""
-        line = {k: v for k, v in vars(self).items() if k not in ("state", "score", "final")}
+        only_if_known = ("score", "final", "problem")
+        line = {k: v for k, v in vars(self).items() if k not in ("state", *only_if_known)}
         line["sampled"] = self.sampled.tolist()
         line["byzantine"] = None if self.byzantine is None else self.byzantine.tolist()
         for key in ("missing", "rejected"):
@@ -133,6 +139,8 @@ class Round:
         for name, score in (("score", self.score), ("final", self.final)):
             if score is not None:
                 line[name] = score._asdict()
+        if self.problem is not None:
+            line["problem"] = self.problem
         return line
 
 

@@ -15,9 +15,11 @@ from torch import Tensor
 
 from fedro import kernels
 from fedro.common.streams import derived, stream
-from fedro.rules import Rule, parse_rule
+from fedro.rules import NoAggregateError, Rule, parse_rule
 from fedro.server.scores import Ids
 from fedro.server.state import Round
+
+NOT_FINITE = "holds NaN or Inf"  # why an update is rejected
 
 
 class Layout(Protocol):
@@ -65,7 +67,7 @@ def screen(updates: Tensor, rows: Ids) -> dict[int, str]:
     if not rows.size:
         return {}
     finite = kernels.facts(updates, rows=rows).finite
-    return {int(row): "holds NaN or Inf" for row in rows[~finite]}
+    return {int(row): NOT_FINITE for row in rows[~finite]}
 
 
 def step(
@@ -97,6 +99,9 @@ def step(
 
     Returns:
         The new model; or the old one, if too few rows are usable for b̂ or for the rule.
+
+    Raises:
+        UserCodeError: A rule of the user's own failed.
     """
     if rows.size <= 2 * tolerated:
         needed = 2 * tolerated + 1
@@ -106,7 +111,7 @@ def step(
         aggregated = rule(
             updates[:, : layout.trained], b=tolerated, rows=rows, reference=reference, seed=seed
         )
-    except ValueError as error:  # too few rows for this rule, or no robust answer
+    except NoAggregateError as error:  # too few rows for this rule, or no robust answer
         return Step(model, None, str(error))
     after = model.clone()
     after[: layout.trained].add_(aggregated, alpha=server_lr)
@@ -177,7 +182,7 @@ def _kappa(rule: Rule, n: int, b: int) -> float | None:
     """
     try:
         return rule.kappa(n, b)
-    except ValueError:
+    except NoAggregateError:
         return None
 
 

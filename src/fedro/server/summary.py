@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedro.rules import Rule
+from fedro.server.diagnosis import diagnose
+
 EVALUATIONS_IN_MEAN = 3
 SCORE_KEYS = ("loss", "accuracy", "clients", "worst")
 
@@ -12,13 +15,14 @@ def summarize(
     *,
     sampled: int,
     tolerated: int,
+    rule: Rule,
     examples: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Reduce the lines of rounds.jsonl to a few numbers.
 
     The scores are those of the final model, never of the best one. In a deployment nobody knows
     who is Byzantine: the fields that depend on it, and `examples` (how many each client trains
-    on), are None.
+    on), are None. `problem` says why the run has failed although it is complete, or is None.
     """
     scores = [line["score"] for line in rounds if line.get("score")][-EVALUATIONS_IN_MEAN:]
     last = scores[-1] if scores else dict.fromkeys(SCORE_KEYS)
@@ -28,6 +32,7 @@ def summarize(
         "final": rounds[-1].get("final") or last,
         "mean_of_last": {key: _mean([score.get(key) for score in scores]) for key in last},
         "evaluations_in_mean": len(scores),
+        "problem": diagnose(rounds, tolerated=tolerated, rule=rule),
         "rounds": len(rounds),
         "void": sum(line["void"] is not None for line in rounds),
         "takeovers": sum(bool(line["takeover"]) for line in rounds) if known else None,

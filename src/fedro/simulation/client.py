@@ -74,10 +74,11 @@ def local_update(
     for inputs, targets in zip(x, y, strict=True):
         for parameter in model.parameters:
             parameter.grad = None
-        with training.autocast(start.device):
+        with model.user_code, training.autocast(start.device):
             outputs = model.module(training.inputs(inputs))
         loss = training.losses(outputs, targets).mean()
-        torch.autograd.backward(loss)
+        with model.user_code:
+            torch.autograd.backward(loss)
         if restraint:
             restrain(model, start, restraint)
         sgd_step(model.parameters, momenta, training, lr)
@@ -144,7 +145,7 @@ def evaluate(
     model.module.eval()
     losses, correct = [], []
     for inputs, targets in zip(torch.split(x, batch), torch.split(y, batch), strict=True):
-        with training.autocast(weights.device):
+        with model.user_code, training.autocast(weights.device):
             outputs = model.module(training.inputs(inputs))
         losses.append(training.losses(outputs, targets))
         if training.task == "classify":

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from fedro.runs import read
 from fedro.simulation.experiment import Experiment, ExperimentError, parse_changes, read_experiment
@@ -45,30 +47,38 @@ def run_demo(out: Path, changes: Sequence[str], console: Console, resume: bool =
         f"{setup.tolerated} Byzantine ones among them.",
         markup=False,
     )
-    accuracies: dict[tuple[str, str], float] = {}
+    summaries: dict[tuple[str, str], dict[str, Any]] = {}
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(runs) * base.rounds)
         for (attack, rule), experiment in runs.items():
             bar.update(task, description=f"{DEMO_ATTACKS[attack]}, {rule}")
             name = f"{attack.partition('(')[0]}-{'mean' if rule == AVERAGING else 'fedro'}"
-            accuracies[attack, rule] = train(
+            summaries[attack, rule] = train(
                 experiment, out / name, resume, lambda: bar.advance(task)
             )
+    accuracies = {key: float(each["final"]["accuracy"] or 0.0) for key, each in summaries.items()}
     console.print(comparison_table(base.rule, accuracies))
+    for (attack, rule), summary in summaries.items():
+        if (problem := summary.get("problem")) is not None:
+            name = "plain averaging" if rule == AVERAGING else f"FedRo ({rule})"
+            text = f"{name} under {DEMO_ATTACKS[attack]}: {problem}"
+            console.print(Text(text, style="yellow"), soft_wrap=True)
     note = f"Accuracy of the final models on the honest clients' test data. The runs are in {out}"
     console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
-def train(experiment: Experiment, path: Path, resume: bool, advance: Callable[[], None]) -> float:
-    """Run into a folder and return the accuracy of the final model."""
+def train(
+    experiment: Experiment, path: Path, resume: bool, advance: Callable[[], None]
+) -> dict[str, Any]:
+    """Run into a folder and return the summary of the run."""
     resume = resume and (path / "run.json").exists()
     with closing(run_into(path, experiment, resume=resume)) as rounds:
         for _ in rounds:
             advance()
     summary = read(path).summary
     assert summary is not None
-    return float(summary["final"]["accuracy"] or 0.0)
+    return summary
 
 
 def comparison_table(rule: str, accuracies: Mapping[tuple[str, str], float]) -> Table:

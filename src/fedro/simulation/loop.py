@@ -1,11 +1,13 @@
 """The training loop: ``for round in fedro.run(experiment): …``."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
 
 from torch import nn
 
+from fedro.common.user_code import UserCodeError, during
 from fedro.data import Federation
-from fedro.server import Round, State
+from fedro.server import Round, State, diagnose
 from fedro.simulation.experiment import Experiment
 from fedro.simulation.preparation import prepare
 from fedro.simulation.round import simulate_round
@@ -40,6 +42,7 @@ def run(
         ExperimentError: The experiment cannot be run; the message names the keys.
         ValueError: A rule, an attack, a model or a data set cannot be made as written, or `state`
             belongs to another model.
+        UserCodeError: A function of your own failed, now or in a round; the message shows the line.
 
     Example:
         >>> import fedro
@@ -56,13 +59,30 @@ def run(
             f"the model of this state has {len(state.model)} numbers, but the model of this run "
             f"has {len(setup.start)}"
         )
-    return _rounds(setup, state)
+    return _public_rounds(setup, state)
 
 
-def _rounds(setup: Setup, state: State) -> Generator[Round, None, None]:
+def _public_rounds(setup: Setup, state: State) -> Generator[Round, None, None]:
+    try:
+        yield from simulate_rounds(setup, state)
+    except UserCodeError as error:
+        raise error.with_traceback(None) from error.__cause__
+
+
+def simulate_rounds(
+    setup: Setup, state: State, earlier: Sequence[Mapping[str, Any]] = ()
+) -> Generator[Round, None, None]:
+    """Simulate the rounds that follow `state`, and say in the last one if the run has failed.
+
+    `earlier` are the lines of the rounds before, as in rounds.jsonl.
+    """
+    lines, last = [*earlier], setup.experiment.rounds
     with setup.make_engine() as engine:
-        for _ in range(state.round, setup.experiment.rounds):
-            with engine.threads():
+        for number in range(state.round, last):
+            with engine.threads(), during(f"in round {number}"):
                 round_ = simulate_round(setup, engine, state)
+            lines.append(round_.as_dict())
+            if number + 1 == last:
+                round_.problem = diagnose(lines, tolerated=setup.tolerated, rule=setup.rule)
             yield round_
             state = round_.state

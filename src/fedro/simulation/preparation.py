@@ -11,6 +11,7 @@ from torch import nn
 from fedro.attacks import parse_attack
 from fedro.common.streams import seeded, stream
 from fedro.common.text import percent
+from fedro.common.user_code import UserCode, UserCodeError, during
 from fedro.data import Examples, Federation, make_federation
 from fedro.models import FlatModel, build, seeded_module
 from fedro.planning import plan
@@ -54,6 +55,7 @@ def prepare(
     Raises:
         ExperimentError: The experiment cannot be run; the message names the keys.
         ValueError: A rule, an attack, a model or a data set cannot be made as written.
+        UserCodeError: A function of your own failed; the message shows the line.
 
     Example:
         >>> import fedro
@@ -61,6 +63,13 @@ def prepare(
         >>> setup.sampled, setup.tolerated
         (15, 5)
     """
+    try:
+        return _prepare(experiment, federation, model)
+    except UserCodeError as error:
+        raise error.with_traceback(None) from error.__cause__
+
+
+def _prepare(experiment: Experiment, federation: Federation | None, model: Any) -> Setup:
     rule, attack = parse_rule(experiment.rule), parse_attack(experiment.attack)
     federation = federation or make_federation(
         experiment.dataset,
@@ -168,7 +177,9 @@ def _builder(model: Any, federation: Federation, seed: int) -> Callable[[], nn.M
     if isinstance(model, nn.Module):
         original = copy.deepcopy(model)
         return lambda: copy.deepcopy(original)
-    return lambda: copy.deepcopy(seeded_module(model, "model=…", seed))
+    name = getattr(model, "__name__", type(model).__name__)
+    make = UserCode(f"model {name}", model).wrap(model)
+    return lambda: copy.deepcopy(seeded_module(make, "model=…", seed))
 
 
 def _root_examples(experiment: Experiment, federation: Federation) -> Examples | None:
@@ -190,22 +201,28 @@ def _root_examples(experiment: Experiment, federation: Federation) -> Examples |
 
 def _try_training(setup: Setup, rng: np.random.Generator) -> None:
     """Try one training step and one evaluation, so that a model that cannot work fails now."""
-    model, size = FlatModel(setup.build(), setup.device), setup.experiment.batch_size
+    model = FlatModel(setup.build(), setup.device, setup.model_name)
+    size = setup.experiment.batch_size
     out = torch.empty_like(model.vector)
     start = model.vector.clone()
     for examples in filter(None, (setup.federation.train(0), setup.root)):
         x, y = (part.to(setup.device) for part in draw_batches(examples, rng, 1, size))
+        given = f"{size} examples of shape {tuple(x.shape[2:])}"
         try:
-            with seeded(0):
+            with seeded(0), during(f"in a trial step with {given}"):
                 local_update(model, start, x, y, setup.local_training, 1e-3, out)
         except Exception as error:
+            if isinstance(error, UserCodeError) and error.file is not None:
+                raise
+            reason = f"{type(error).__name__}: {error}"
             raise ExperimentError(
-                f"a trial step of {setup.model_name or 'the model'} with {size} examples of shape "
-                f"{tuple(x.shape[2:])} failed: {type(error).__name__}: {error}"
+                f"a trial step of {setup.model_name or 'the model'} with {given} failed: "
+                f"{error.reason if isinstance(error, UserCodeError) else reason}"
             ) from error
     (x, y), _ = setup.test
     x, y = (part[:size].to(setup.device) for part in (x, y))
-    evaluate(model, start, x, y, setup.local_training)
+    with during("in a trial evaluation"):
+        evaluate(model, start, x, y, setup.local_training)
 
 
 def _try_attack(setup: Setup, rng: np.random.Generator) -> None:

@@ -5,11 +5,12 @@ from pathlib import Path
 
 from torch import nn
 
+from fedro.common.user_code import UserCodeError, during
 from fedro.data import Federation
 from fedro.runs import RunFolder, RunFolderError, differences, read_config
 from fedro.server import Round, State, summarize
 from fedro.simulation.experiment import Experiment
-from fedro.simulation.loop import run
+from fedro.simulation.loop import simulate_rounds
 from fedro.simulation.preparation import prepare
 from fedro.simulation.setup import Setup
 
@@ -30,10 +31,13 @@ def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None
     However it is stopped, the folder holds a run that can be resumed to the same bits.
     """
     latest = folder.latest()
-    state = None if latest is None else State.from_tensors(latest.round, latest.tensors)
+    if latest is None:
+        state = State(0, setup.start)
+    else:
+        state = State.from_tensors(latest.round, latest.tensors)
     unsaved: State | None = None
     try:
-        for round_ in run(setup, state=state):
+        for round_ in simulate_rounds(setup, state, folder.rounds()):
             folder.append(round_.as_dict())
             state = unsaved = round_.state
             if state.round % setup.experiment.checkpoint_every == 0:
@@ -44,11 +48,11 @@ def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None
         if unsaved is not None and not isinstance(error, RunFolderError):
             folder.checkpoint(unsaved.round, unsaved.tensors(), {})
         raise
-    assert state is not None
     summary = summarize(
         folder.rounds(),
         sampled=setup.sampled,
         tolerated=setup.tolerated,
+        rule=setup.rule,
         examples=setup.federation.sizes.tolist(),
     )
     folder.finish(setup.flat.tensors(state.output), summary)
@@ -83,6 +87,8 @@ def run_into(
         ExperimentError: The experiment cannot be run; the message names the keys.
         RunFolderError: The folder holds a run already, a damaged run, or the run of another
             experiment or machine, or another process uses it.
+        UserCodeError: A function of your own failed; the message shows the line. Correct it and
+            resume the run.
 
     Example:
         >>> import fedro
@@ -96,9 +102,13 @@ def run_into(
 
 
 def _run_in(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
-    with folder:
-        if not folder.finished:
-            yield from recorded_run(setup, folder)
+    advice = f"The run is saved in {folder.path}: run_into(…, resume=True) continues it."
+    try:
+        with folder, during("", advice):
+            if not folder.finished:
+                yield from recorded_run(setup, folder)
+    except UserCodeError as error:
+        raise error.with_traceback(None) from error.__cause__
 
 
 def differences_to(experiment: Experiment, path: Path) -> str:

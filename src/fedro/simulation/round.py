@@ -1,5 +1,6 @@
 """One simulated round of FedRo: sample, train, attack, aggregate, measure, evaluate."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -37,7 +38,9 @@ def simulate_round(setup: Setup, engine: Engine, state: State) -> Round:
     round_ = Round(number, e.lr(number), ids, ids[bad], choose_iterate(setup, state))
     with timed(round_, "train"):
         losses = engine.train(state.model, list(jobs(setup, number, ids, bad)), round_.lr)
-        round_.train_loss = mean_of([losses[row] for row in np.flatnonzero(~bad).tolist()])
+        honest_losses = [losses[row] for row in np.flatnonzero(~bad).tolist()]
+        round_.train_loss = mean_of(honest_losses)
+        round_.diverged = sum(not math.isfinite(loss) for loss in honest_losses)
     with timed(round_, "attack"):
         new_model, silent = attack(setup, engine.updates, round_, bad)
     with timed(round_, "aggregate"):

@@ -44,12 +44,12 @@ class Setup:
     @cached_property
     def flat(self) -> FlatModel:
         """The model as one vector."""
-        return FlatModel(self.build(), self.device)
+        return FlatModel(self.build(), self.device, self.model_name)
 
     @cached_property
     def start(self) -> Tensor:
         """The model before the first round (width,)."""
-        return FlatModel(self.build(), self.device).vector
+        return FlatModel(self.build(), self.device, self.model_name).vector
 
     def module(self, state: State) -> nn.Module:
         """The module with the model of a state: the run's output, or the model so far."""

@@ -10,10 +10,11 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from fedro.common.text import counted
 from fedro.rules.kappa import kappa_text, lower_bound
-from fedro.server import Round, Score
+from fedro.server import Round, Score, divergence
 from fedro.simulation.setup import Setup
 
 
@@ -42,7 +43,10 @@ def kappa_line(setup: Setup) -> str:
 
 @contextmanager
 def show_progress(setup: Setup, start: int, console: Console) -> Iterator[Callable[[Round], None]]:
-    """A progress bar over the rounds; yields the function that updates it after a round."""
+    """A progress bar over the rounds; yields the function that updates it after a round.
+
+    Above the bar, it says in which round losses of honest clients became NaN or Inf.
+    """
     columns = (
         TextColumn("round"),
         BarColumn(bar_width=24),
@@ -54,9 +58,16 @@ def show_progress(setup: Setup, start: int, console: Console) -> Iterator[Callab
         rounds = setup.experiment.rounds
         task = bar.add_task("", total=rounds, completed=start, status="")
         last: Score | None = None
+        lines: list[dict[str, Any]] = []
 
         def show(round_: Round) -> None:
             nonlocal last
+            lines.append(round_.as_dict())
+            notice = divergence(lines, tolerated=setup.tolerated, rule=setup.rule)
+            if notice is not None and console.quiet:
+                print_warning(notice)
+            elif notice is not None:
+                bar.console.print(Text(notice, style="bold yellow"), soft_wrap=True)
             last = round_.score or last
             status = []
             if round_.byzantine is not None:
@@ -104,6 +115,11 @@ def results(summary: dict[str, Any], path: Path | None) -> Group:
     if path is not None:
         lines.append(f"The run folder is {escape(str(path))}")
     return Group(table, "\n".join(lines))
+
+
+def print_warning(text: str) -> None:
+    """Print a warning to stderr, in red on a terminal."""
+    Console(stderr=True).print(Text(f"fedro: {text}", style="bold red"), soft_wrap=True)
 
 
 def _percentage(value: float | None) -> str:

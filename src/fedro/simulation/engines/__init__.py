@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from fedro.common.registry import unknown
+from fedro.common.user_code import UserCodeError
 from fedro.models import FlatModel, build
 from fedro.simulation.client import LocalTraining
 
@@ -80,7 +81,8 @@ def build_described(description: dict[str, Any]) -> tuple[FlatModel, LocalTraini
     values = dict(description["training"])
     for key in ("shift", "scale"):
         values[key] = torch.tensor(values[key])
-    return FlatModel(build(**description["model"])), LocalTraining(**values)
+    model = description["model"]
+    return FlatModel(build(**model), name=model["text"]), LocalTraining(**values)
 
 
 class Engine(Protocol):
@@ -152,6 +154,8 @@ def why_not_batched(config: EngineConfig) -> str | None:
     engine = BatchedEngine(config)
     try:
         engine.train(engine.flat.vector.clone(), [Job(0, lambda: (x, y), 0)], lr=1e-3)
+    except UserCodeError as error:  # what vmap cannot do; real mistakes fail in a trial step before
+        return error.short
     except Exception as error:
         return f"{type(error).__name__}: {error}".partition("\n")[0]
     if engine.flat.changed:

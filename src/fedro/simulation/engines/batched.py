@@ -95,14 +95,14 @@ class BatchedEngine(InlineEngine):
 
     def _loss(self) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
         """The loss of one client's batch as a function of its weights (width,)."""
-        training, module = self.config.training, self.flat.module
+        training, module, user_code = self.config.training, self.flat.module, self.flat.user_code
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         sizes = [p.numel() for _, p in named]
 
         def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
             parts = zip(named, torch.split(weights, sizes), strict=True)
             tensors = {name: part.view(p.shape) for (name, p), part in parts}
-            with training.autocast(weights.device):
+            with user_code, training.autocast(weights.device):
                 outputs = functional_call(module, tensors, (x,))
             return training.losses(outputs, y).mean()
 

@@ -15,6 +15,7 @@ from flwr.app import Array, Error, Message, MessageType
 from flwr.serverapp import Grid
 from torch import Tensor
 
+from fedro.common.user_code import UserCodeError
 from fedro.simulation.engines import EngineConfig, Job
 from fedro.simulation.engines.flower_node import job_content, versions
 from fedro.simulation.engines.inline import InlineEngine
@@ -106,6 +107,9 @@ class FlowerEngine(InlineEngine):
 
     def _store(self, reply: Message, row: int) -> float:
         """Write the update of a reply into its row, and return the loss."""
+        failed = reply.content.config_records.get("user error")
+        if failed is not None:
+            raise UserCodeError(**json.loads(str(failed["error"])))
         update = reply.content.array_records["update"]["update"].numpy()
         self.updates[row] = torch.from_numpy(update)
         loss = reply.content.metric_records["loss"]["loss"]

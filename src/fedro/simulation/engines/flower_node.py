@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from fedro.common.streams import seeded
+from fedro.common.user_code import UserCodeError
 from fedro.models import FlatModel
 from fedro.simulation.client import LocalTraining, local_update
 from fedro.simulation.engines import Job, build_described
@@ -35,7 +36,19 @@ def job_content(model: Array, job: Job, description: str, lr: float) -> RecordDi
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Run a job with one thread, so that the result is the same on every machine."""
+    """Run a job with one thread, so that the result is the same on every machine.
+
+    If the user's model fails, the reply holds the error.
+    """
+    try:
+        content = run_job(message)
+    except UserCodeError as error:
+        content = RecordDict({"user error": ConfigRecord({"error": json.dumps(error.as_dict())})})
+    return Message(content, reply_to=message)
+
+
+def run_job(message: Message) -> RecordDict:
+    """The update and the loss of a job."""
     config: dict[str, Any] = dict(message.content.config_records["config"])
     arrays = message.content.array_records["job"]
     start, x, y = (torch.from_numpy(arrays[name].numpy()) for name in ("model", "x", "y"))
@@ -44,7 +57,7 @@ def train(message: Message, context: Context) -> Message:
         out = torch.empty_like(start)
         loss = local_update(flat, start, x, y, training, config["lr"], out, config["restraint"])
     update, metrics = ArrayRecord({"update": Array(out.numpy())}), MetricRecord({"loss": loss})
-    return Message(RecordDict({"update": update, "loss": metrics}), reply_to=message)
+    return RecordDict({"update": update, "loss": metrics})
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,7 @@ class InlineEngine:
 
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
-        self.flat = FlatModel(config.build(), config.device)
+        self.flat = FlatModel(config.build(), config.device, config.model)
         self.updates = allocate_updates(config.rows, self.flat.width, config.device)
 
     def train(self, model: Tensor, jobs: Sequence[Job], lr: float) -> dict[int, float]:

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 from fedro.common.subprocesses import Message, serve
+from fedro.common.user_code import UserCodeError
 
 Handler = Callable[[Message], Message]
 
@@ -25,6 +26,8 @@ def main(messages: Iterator[Message], send: Callable[[Message], None]) -> None:
             if handle is None:
                 handle = _make_handler(greeting)
             answer = handle(request)
+        except UserCodeError as error:
+            answer = {"user error": error.as_dict()}
         except Exception as error:
             trace = traceback.format_exc(limit=-4)
             answer = {"error": f"{type(error).__name__}: {error}", "trace": trace}

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedro.common.subprocesses import JsonSubprocess
+from fedro.common.user_code import UserCodeError
 from fedro.models import FlatModel
 from fedro.simulation.engines import EngineConfig, Job, padded_width
 from fedro.simulation.engines.shared_memory import SharedTensor, create_memory, map_tensors
@@ -198,6 +199,8 @@ class WorkersEngine:
         slot = answer.pop("slot")
         task = worker.pending.pop(slot)
         self.free_slots.append(slot)
+        if "user error" in answer:
+            raise UserCodeError(**answer["user error"])
         if "error" in answer:
             raise WorkerError(f"a worker process failed: {answer['error']}\n{answer['trace']}")
         task.finish(slot, answer)

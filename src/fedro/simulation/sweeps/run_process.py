@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from fedro.common.subprocesses import Message, serve
+from fedro.common.user_code import UserCodeError
 
 if TYPE_CHECKING:
     from fedro.runs import RunFolder
@@ -66,7 +67,8 @@ def run_request(request: Message, send: Send) -> None:
     except Exception as error:
         print(f"--- {request['path']}", file=sys.stderr)
         traceback.print_exc()
-        explained = isinstance(error, ValueError | OSError)  # their messages are enough for users
+        # The messages of these are enough for users.
+        explained = isinstance(error, ValueError | OSError | UserCodeError)
         kind = "" if explained else f"{type(error).__name__}: "
         answer = {"error": f"{kind}{error}", "rounds": rounds}
     send(answer)

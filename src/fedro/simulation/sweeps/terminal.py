@@ -18,6 +18,7 @@ from fedro.simulation.sweeps.expansion import varied_keys
 from fedro.simulation.sweeps.processes import LOG, Outcome, SweepEvent
 
 MAX_WARNINGS = 3
+MAX_NOTES = 5
 
 
 def show_progress(
@@ -79,6 +80,7 @@ def results(
     if failed:
         log = escape(str(out / LOG))
         parts.append(f"Run the same command to try again. The output of the runs is in {log}")
+    parts += _notes(outcomes)
     warnings = dict.fromkeys(text for outcome in outcomes.values() for text in outcome.warnings)
     parts += [f"[yellow]{escape(text)}[/]" for text in list(warnings)[:MAX_WARNINGS]]
     if len(warnings) > MAX_WARNINGS:
@@ -86,6 +88,21 @@ def results(
     folder = escape(str(out))
     parts.append(f"The runs are in {folder}. Compare them with: fedro report {folder}")
     return Group(*parts)
+
+
+def _notes(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """A line for each run that is complete and has come to nothing."""
+    problems = {
+        name: outcome.summary["problem"]
+        for name, outcome in outcomes.items()
+        if outcome.summary is not None and outcome.summary.get("problem") is not None
+    }
+    shown = list(problems.items())[:MAX_NOTES]
+    lines = [f"[yellow]{escape(name)}:[/] {escape(problem)}" for name, problem in shown]
+    if len(problems) > MAX_NOTES:
+        more = counted(len(problems) - MAX_NOTES, "run")
+        lines.append(f"[yellow]{more} more came to nothing:[/] fedro report lists all of them.")
+    return lines
 
 
 def results_table(experiments: Mapping[str, Experiment], outcomes: Mapping[str, Outcome]) -> Table:
