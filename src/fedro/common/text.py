@@ -24,9 +24,9 @@ def percent(probability: float) -> str:
     return (text.rstrip("0").rstrip(".") if digits else text) + "%"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Format a number with its noun: 1 client, 2 clients."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

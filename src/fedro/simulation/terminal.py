@@ -23,6 +23,7 @@ def describe(setup: Setup) -> Panel:
     dataset, attack, model, rule = map(escape, names)
     lines = [
         f"{n} clients with {dataset}, {e.byzantine} of them Byzantine ({attack})",
+        setup.federation.description(),
         f"{model} with {setup.flat.trained:,} parameters, {counted(e.local_steps, 'local step')}",
         f"{counted(e.rounds, 'round')}: sample [bold]{setup.sampled}[/], tolerate "
         f"[bold]{setup.tolerated}[/], aggregate with [bold]{rule}[/]",
