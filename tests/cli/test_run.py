@@ -34,6 +34,7 @@ SMALL = {
     "evaluate_every": 5,
     "checkpoint_every": 5,
 }
+PLAN = ["plan", "--clients", "50", "--byzantine", "5", "--rounds", "20"]
 EXPERIMENT = Experiment(**{**read_experiment("demo").as_dict(), **SMALL})
 
 
@@ -445,3 +446,23 @@ def test_nothing_is_written_elsewhere(tmp_path):
     changes = ["--set", "rounds=1", "--out", str(tmp_path / "run")]
     assert fedro("run", "demo", *changes, cwd=tmp_path / "here", env=home).returncode == 0
     assert list(Path(tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "demo", "--set", "rounds=1", "--out", "/no-such-folder/run"],
+        ["run", "demo", "--set", "rounds=1", "--out", "/no-such-folder"],
+        ["sweep", "demo", "--set", "rounds=1", "--out", "/no-such-folder/sweep"],
+        ["reproduce", "fig1", "--scale", "smoke", "--out", "/no-such-folder"],
+        [*PLAN, "--html", "/no-such-folder/plan.html"],
+        [*PLAN, "--plot", "/no-such-folder/plan.png"],
+        ["data", "digits", "--plot", "/no-such-folder/data.png"],
+    ],
+)
+def test_no_command_makes_a_folder_at_the_root(arguments):
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert "would create the folder /no-such-folder at the root of the file system" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not Path("/no-such-folder").exists()
