@@ -1,6 +1,6 @@
 """Make a federation of the user's arrays, or of what a function of the user's returns."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -132,9 +132,7 @@ def call_user_function(
     text: str, options: Mapping[str, Any], clients: int | None, seed: int
 ) -> Federation:
     """Call the function ``"my_module:name"`` with its options, the clients and the seed."""
-    function = load(text)
-    if not callable(function):
-        raise ValueError(f"{text} is {type(function).__name__}, not a function that gives {WANTED}")
+    function = _load_function(text)
     result = function(**arguments_for(text, function, options, {"clients": clients, "seed": seed}))
     if isinstance(result, Federation):
         _check_user_federation(result, text)
@@ -146,6 +144,18 @@ def call_user_function(
             say=lambda option: f"`return fedro.data.from_clients(clients, {option})` in {text}",
         )
     raise ValueError(f"{text} gave {type(result).__name__}; need {WANTED}")
+
+
+def check_user_function(text: str, options: Mapping[str, Any]) -> None:
+    """Raise unless ``"my_module:name"`` is a function that takes these options."""
+    arguments_for(text, _load_function(text), options, {"clients": 1, "seed": 0})
+
+
+def _load_function(text: str) -> Callable[..., Any]:
+    function: object = load(text)
+    if not callable(function):
+        raise ValueError(f"{text} is {type(function).__name__}, not a function that gives {WANTED}")
+    return function
 
 
 def _check_user_federation(federation: Federation, text: str) -> None:

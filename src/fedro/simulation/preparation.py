@@ -15,17 +15,12 @@ from fedro.data import Examples, Federation, make_federation
 from fedro.models import FlatModel, build, seeded_module
 from fedro.planning import plan
 from fedro.planning.tails import all_draws_within
-from fedro.rules import Rule, parse_rule
+from fedro.rules import parse_rule
 from fedro.simulation.client import evaluate, local_update
+from fedro.simulation.components import check_rule, default_model
 from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.setup import Setup, draw_batches, output_size
 
-DEFAULT_MODELS = {
-    "digits": "mlp",
-    "femnist": "femnist_cnn",
-    "cifar10": "cifar_cnn",
-    "synthetic": "point",
-}
 DEFAULT_SAMPLED = 10  # clients sampled in a round if none is Byzantine, when any number is safe
 
 
@@ -78,8 +73,9 @@ def prepare(
             "be honest"
         )
     sampled, tolerated, warnings = choose_sample_size(experiment, federation.clients)
-    _check_rule(rule, sampled, tolerated, experiment)
-    name = None if model else experiment.model or _default_model(experiment.dataset)
+    check_rule(rule, experiment)
+    rule.kappa(sampled, tolerated)  # raises if the rule cannot be used with these numbers
+    name = None if model else experiment.model or default_model(experiment.dataset)
     setup = Setup(
         experiment=experiment,
         federation=federation,
@@ -131,32 +127,6 @@ def _unsafe_choice(experiment: Experiment, clients: int, safe: float) -> str:
         f"{percent(experiment.confidence)}). `fedro plan --clients {clients} --byzantine "
         f"{experiment.byzantine} --rounds {experiment.rounds}` finds a safe choice."
     )
-
-
-def _check_rule(rule: Rule, sampled: int, tolerated: int, experiment: Experiment) -> None:
-    if rule.b is not None:
-        raise ExperimentError(
-            f"rule={experiment.rule!r} names b: leave it out, the rule gets tolerated={tolerated}"
-        )
-    rule.kappa(sampled, tolerated)  # raises if the rule cannot be used with these numbers
-    needs = [entry.name for entry in rule.entries if entry.reference == "needed"]
-    if needs and experiment.root is None:
-        raise ExperimentError(
-            f"rule={experiment.rule!r}: {needs[0]} compares with an update of the server's own; "
-            "say how many examples the server trains on, as in root=100"
-        )
-    if experiment.root is not None and not needs:
-        raise ExperimentError(f"root={experiment.root}: rule={experiment.rule!r} uses no root data")
-
-
-def _default_model(dataset: str) -> str:
-    name = dataset.partition("(")[0].strip()
-    if name not in DEFAULT_MODELS:
-        raise ExperimentError(
-            f'model is missing: dataset={dataset!r} has no default model; give model="mlp" or '
-            'your own as model="my_module:Net"'
-        )
-    return DEFAULT_MODELS[name]
 
 
 def _builder(model: Any, federation: Federation, seed: int) -> Callable[[], nn.Module]:
