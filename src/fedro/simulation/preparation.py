@@ -10,7 +10,7 @@ from torch import nn
 
 from fedro.attacks import parse_attack
 from fedro.common.streams import seeded, stream
-from fedro.common.text import percent
+from fedro.common.text import counted, percent
 from fedro.data import Examples, Federation, make_federation
 from fedro.models import FlatModel, build, seeded_module
 from fedro.planning import plan
@@ -21,6 +21,7 @@ from fedro.simulation.components import check_rule, default_model
 from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.setup import Setup, draw_batches, output_size
 
+MAX_BATCH_PER_EXAMPLE = 10  # a larger batch only repeats a client's examples and takes longer
 DEFAULT_SAMPLED = 10  # clients sampled in a round if none is Byzantine, when any number is safe
 
 
@@ -43,8 +44,9 @@ def prepare(
 
     Returns:
         The setup, which `run` accepts in place of an experiment. `setup.sampled` and
-        `setup.tolerated` are the chosen numbers, `setup.module(state)` is a trained module, and
-        `setup.warnings` says if the choice is not safe.
+        `setup.tolerated` are the chosen numbers, and `setup.module(state)` is a trained module.
+        `setup.warnings` says if the choice is not safe, and if `setup.experiment` has a smaller
+        batch size than the given experiment.
 
     Raises:
         ExperimentError: The experiment cannot be run; the message names the keys.
@@ -73,6 +75,8 @@ def prepare(
             "be honest"
         )
     sampled, tolerated, warnings = choose_sample_size(experiment, federation.clients)
+    given, (experiment, more) = experiment, limit_batch(experiment, federation)
+    warnings += more
     check_rule(rule, experiment)
     rule.kappa(sampled, tolerated)  # raises if the rule cannot be used with these numbers
     name = None if model else experiment.model or default_model(experiment.dataset)
@@ -87,6 +91,7 @@ def prepare(
         tolerated=tolerated,
         root=_root_examples(experiment, federation),
         warnings=tuple(warnings),
+        given=given,
     )
     rng = stream(experiment.seed, "trial")
     _try_training(setup, rng)
@@ -127,6 +132,24 @@ def _unsafe_choice(experiment: Experiment, clients: int, safe: float) -> str:
         f"{percent(experiment.confidence)}). `fedro plan --clients {clients} --byzantine "
         f"{experiment.byzantine} --rounds {experiment.rounds}` finds a safe choice."
     )
+
+
+def limit_batch(experiment: Experiment, federation: Federation) -> tuple[Experiment, list[str]]:
+    """The experiment with a batch size that suits the clients' data, and a warning if it changed.
+
+    Batches are drawn with replacement, so a batch may be larger than a client's data.
+    """
+    given, largest = experiment.batch_size, int(federation.sizes.max())
+    used = MAX_BATCH_PER_EXAMPLE * largest
+    if given <= used:
+        return experiment, []
+    warning = (
+        f"batch_size={given:,} is far more than the {counted(largest, 'training example')} of the "
+        f"largest client. Examples are drawn with replacement, so such a batch repeats each of "
+        f"them many times and takes long. The run uses batch_size={used:,}, "
+        f"{MAX_BATCH_PER_EXAMPLE} times the examples of the largest client."
+    )
+    return experiment.model_copy(update={"batch_size": used}), [warning]
 
 
 def _builder(model: Any, federation: Federation, seed: int) -> Callable[[], nn.Module]:
