@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from fedro.models import build
 from fedro.runs import read
 from fedro.simulation.experiment import Experiment, read_experiment
+from fedro.simulation.preparation import prepare
 from fedro.simulation.recording import run_into
 from run_cases import invoke, outcome
 
@@ -34,6 +35,7 @@ SMALL = {
     "evaluate_every": 5,
     "checkpoint_every": 5,
 }
+PLAN = ["plan", "--clients", "50", "--byzantine", "5", "--rounds", "20"]
 EXPERIMENT = Experiment(**{**read_experiment("demo").as_dict(), **SMALL})
 
 
@@ -244,12 +246,83 @@ def test_a_full_disk_is_said_and_the_run_can_go_on(whole, tmp_path):
 
 def test_resume_refuses_another_experiment_but_not_another_number_of_workers(whole):
     path, _ = whole
-    other = invoke(*words("--out", path, "--resume", rounds=41))
+    other = invoke(*words("--out", path, "--resume", momentum=0.5))
     assert other.exit_code == 2
-    assert "rounds" in other.stderr
-    assert "41" in other.stderr
+    assert "momentum: 0.0 in the run, 0.5 given now" in other.stderr
+    for change in ("momentum=0.5", "seed=1", "rule=mean"):
+        other = invoke("run", "--resume", "--out", path, "--set", change)
+        assert other.exit_code == 2
+        assert f"cannot resume {path} with another configuration:" in other.stderr
+        assert f"{change.partition('=')[0]}: " in other.stderr
+    unknown = invoke("run", "--resume", "--out", path, "--set", "ronds=50")
+    assert "--set ronds=50: unknown key 'ronds'" in unknown.stderr
+    less = invoke("run", "--resume", "--out", path, "--set", "rounds=39")
+    assert less.exit_code == 2
+    assert "has 40 rounds already; give more than 40" in less.stderr
     more = invoke(*words("--out", path, "--resume", workers=7))
     assert more.exit_code == 0, more.stderr
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_finished_run_gets_more_rounds(whole, tmp_path, named):
+    path = tmp_path / "run"
+    shutil.copytree(whole[0], path)
+    arguments = words("--resume", "--out", path, rounds=43)
+    if not named:
+        arguments = ["run", "--resume", "--out", path, "--set", "rounds=43"]
+    done = invoke(*arguments)
+    assert done.exit_code == 0, done.stderr
+    text = " ".join(done.stdout.replace("│", " ").split())
+    assert "43 rounds instead of 40: all of them stay within b̂ = 4 with probability 100%" in text
+    assert "43 rounds took" in done.stdout
+    setup = prepare(EXPERIMENT)
+    assert invoke(
+        *words("--out", tmp_path / "longer", "--quiet", rounds=43,
+               sampled=setup.sampled, tolerated=setup.tolerated)
+    ).exit_code == 0  # fmt: skip
+    assert outcome(path)[1] == outcome(tmp_path / "longer")[1]
+    again = invoke(*arguments)
+    assert "is complete" in again.stdout
+    assert "instead of" not in again.stdout
+    plain = invoke("run", "--resume", "--out", path)
+    assert plain.exit_code == 0
+    assert "43 rounds took" in plain.stdout
+
+
+def test_a_run_whose_extension_is_not_safe_is_announced(tmp_path):
+    path = tmp_path / "run"
+    start = ["run", "demo", "--set", "rounds=12", "--set", "local_steps=1", "--out", path]
+    assert invoke(*start).exit_code == 0
+    more = invoke("run", "--resume", "--out", path, "--set", "rounds=31")
+    assert more.exit_code == 0, more.stderr
+    text = " ".join(more.stdout.replace("│", " ").split())
+    assert "sample 27, tolerate 9" in text  # a plan for 31 rounds has 30 and 10
+    assert "31 rounds instead of 12: all of them stay within b̂ = 9 with probability 97.5%" in text
+    assert "for 12; wanted: 99%)" in text
+    assert "Not safe" in text
+
+
+def test_the_demo_gets_more_rounds(tmp_path):
+    start = ["run", "--set", "rounds=2", "--set", "local_steps=1", "--out", tmp_path]
+    assert invoke(*start).exit_code == 0
+    more = ["--set", "rounds=3", "--set", "local_steps=1", "--resume", "--out", tmp_path]
+    assert invoke("run", *more).exit_code == 0
+    assert {read(path.parent).summary["rounds"] for path in tmp_path.glob("*/run.json")} == {3}
+
+
+def test_a_huge_batch_is_reduced_with_a_warning(tmp_path):
+    huge = ["run", "demo", "--set", "batch_size=100000", "--set", "rounds=2", "--quiet"]
+    done = invoke(*huge, "--out", tmp_path / "run")
+    assert done.exit_code == 0
+    assert "batch_size=100,000 is far more than the 52 training examples" in done.stderr
+    assert read(tmp_path / "run").config["batch_size"] == 520
+    assert invoke(*huge, "--out", tmp_path / "run", "--resume").exit_code == 0
+    sweep = ["sweep", "demo", "--set", "batch_size=[100000]", "--set", "rounds=2", "--jobs", 1]
+    for _ in range(2):  # the second finds its run
+        done = invoke(*sweep, "--out", tmp_path / "sweep")
+        assert done.exit_code == 0, done.stderr
+    shown = invoke(*huge[:-1], "--out", tmp_path / "shown").stdout
+    assert "batch_size=100,000 is far more than" in shown
 
 
 @pytest.mark.parametrize(
@@ -445,3 +518,23 @@ def test_nothing_is_written_elsewhere(tmp_path):
     changes = ["--set", "rounds=1", "--out", str(tmp_path / "run")]
     assert fedro("run", "demo", *changes, cwd=tmp_path / "here", env=home).returncode == 0
     assert list(Path(tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run", "demo", "--set", "rounds=1", "--out", "/no-such-folder/run"],
+        ["run", "demo", "--set", "rounds=1", "--out", "/no-such-folder"],
+        ["sweep", "demo", "--set", "rounds=1", "--out", "/no-such-folder/sweep"],
+        ["reproduce", "fig1", "--scale", "smoke", "--out", "/no-such-folder"],
+        [*PLAN, "--html", "/no-such-folder/plan.html"],
+        [*PLAN, "--plot", "/no-such-folder/plan.png"],
+        ["data", "digits", "--plot", "/no-such-folder/data.png"],
+    ],
+)
+def test_no_command_makes_a_folder_at_the_root(arguments):
+    done = invoke(*arguments)
+    assert done.exit_code == 2
+    assert "would create the folder /no-such-folder at the root of the file system" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not Path("/no-such-folder").exists()

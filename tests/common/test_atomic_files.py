@@ -9,7 +9,9 @@ import pytest
 
 from fedro.common.atomic_files import (
     CannotWriteError,
+    NewRootFolderError,
     atomic_path,
+    check_html_name,
     make_folder_durably,
     temporary_name,
     write_atomically,
@@ -140,3 +142,34 @@ def test_a_name_of_the_greatest_length_can_be_written(tmp_path: Path) -> None:
     assert write_atomically(path, b"x").read_bytes() == b"x"
     with pytest.raises(CannotWriteError, match="too long"):
         write_atomically(tmp_path / ("n" * 256), b"x")
+
+
+def test_no_folder_is_made_directly_below_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = r"would create the folder /no-such-folder at the root of the file system; check"
+    for path in ("/no-such-folder/x.html", "/no-such-folder/a/b.html", "/tmp/../no-such-folder/x"):
+        with pytest.raises(NewRootFolderError, match=f"cannot write {path}: this {wanted}"):
+            write_atomically(Path(path), "")
+    for path in ("/no-such-folder", "/no-such-folder/a"):
+        with pytest.raises(NewRootFolderError, match=wanted):
+            make_folder_durably(Path(path))
+    monkeypatch.chdir("/")
+    with pytest.raises(NewRootFolderError, match=wanted):
+        write_atomically(Path("no-such-folder/x.html"), "")
+    assert not Path("/no-such-folder").exists()
+    monkeypatch.chdir(tmp_path)
+    write_atomically(Path("a/b/x.html"), "")
+    make_folder_durably(Path("c/d"))
+    assert Path("a/b/x.html").exists()
+    assert Path("c/d").is_dir()
+    make_folder_durably(Path("/"))
+
+
+def test_the_name_of_a_page_ends_in_html() -> None:
+    for name in ("x.html", "x.HTM", "a.pdf/x.html"):
+        check_html_name(Path(name))
+    with pytest.raises(ValueError, match=r"a page to x.pdf: the name must end in .html; try y$"):
+        check_html_name(Path("x.pdf"), "; try y")
+    with pytest.raises(ValueError, match="the name must end in"):
+        check_html_name(Path("html"))

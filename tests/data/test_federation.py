@@ -98,3 +98,13 @@ def test_import_is_light() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_description_says_task_classes_and_examples() -> None:
+    digits = make_federation("digits", clients=5)
+    assert digits.description() == (
+        "classification with 10 classes, 1,437 training examples (287 to 288 a client) and 360 "
+        "test examples (72 a client)"
+    )
+    targets = make_federation("synthetic(samples=8)", clients=4).description()
+    assert targets.startswith("regression, 32 training examples (8 a client) and")

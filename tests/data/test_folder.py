@@ -132,9 +132,38 @@ def test_folder_cut_off_or_empty(place: Path, tmp_path_factory: pytest.TempPathF
 
 def test_regression_in_a_folder(tmp_path: Path) -> None:
     x = np.arange(10.0).reshape(5, 2)
-    save(tmp_path, "a.npz", x=x, y=x.sum(1))
+    save(tmp_path, "a.npz", x=x, y=x.sum(1) + 0.5)
     federation = make_federation(f"folder(path='{tmp_path}')")
     assert (federation.task, federation.classes, federation.scale) == ("regress", 0, 1.0)
     assert federation.train(0).y.dtype == torch.float32
     with pytest.raises(ValueError, match=r"classes=3, but y are floating numbers"):
         make_federation(f"folder(path='{tmp_path}', classes=3)")
+
+
+def test_floating_labels_in_a_folder_need_a_task(tmp_path: Path) -> None:
+    x, y = images(6)
+    save(tmp_path, "a.npz", x_train=x, y_train=y.astype(float), x_test=x, y_test=y.astype(float))
+    with pytest.raises(ValueError, match="floating but whole") as error:
+        make_federation(f"folder(path='{tmp_path}')")
+    assert f"write folder(path='{tmp_path}', task='classify')" in str(error.value)
+    labels = make_federation(f"folder(path='{tmp_path}', task='classify')")
+    assert (labels.task, labels.classes, labels.test(0).y.tolist()) == ("classify", 3, y.tolist())
+    targets = make_federation(f"folder(path='{tmp_path}', task='regress')")
+    assert (targets.task, targets.train(0).y.dtype) == ("regress", torch.float32)
+    with pytest.raises(ValueError, match="or 'classify' or 'regress'"):
+        make_federation(f"folder(path='{tmp_path}', task='classification')")
+    save(tmp_path, "b.npz", x_train=x, y_train=y + 0.5, x_test=x, y_test=y)
+    with pytest.raises(ValueError, match=r"b.npz: y_train holds 0.5: with task='classify'"):
+        make_federation(f"folder(path='{tmp_path}', task='classify')")
+
+
+def test_a_gap_in_the_labels_of_a_folder(tmp_path: Path) -> None:
+    x, y = images(6)
+    save(tmp_path, "a.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    save(tmp_path, "b.npz", x_train=x, y_train=y, x_test=x[:1], y_test=[4])
+    save(tmp_path, "c.npz", x_train=x, y_train=y, x_test=x[:1], y_test=[3])
+    assert make_federation(f"folder(path='{tmp_path}')").classes == 5
+    with pytest.raises(ValueError, match=r"no client has the label 3\.") as error:
+        make_federation(f"folder(path='{tmp_path}')", clients=2)
+    assert f"write folder(path='{tmp_path}', classes=5)" in str(error.value)
+    assert make_federation(f"folder(path='{tmp_path}', classes=9)", clients=2).classes == 9

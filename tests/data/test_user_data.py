@@ -152,3 +152,78 @@ def test_from_clients_takes_tensors_of_all_kinds() -> None:
         from_clients([(x, [0, 0, 1], None, None)], classes=1)
     with pytest.raises(ValueError, match="x holds NaN, infinite or too large numbers, 1 in all"):
         from_clients([([1e300, 0.0], [0, 0], None, None)])
+
+
+def one_client(y: Any) -> list[tuple[Any, ...]]:
+    x = np.zeros((len(y), 2), np.float32)
+    return [(x, y, x[:2], y[:2])]
+
+
+def test_floating_labels_need_a_task() -> None:
+    as_csv_readers_give_them = np.array([0.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match="own: y are floating but whole numbers") as error:
+        from_clients(one_client(as_csv_readers_give_them))
+    assert "write from_clients(…, task='classify')" in str(error.value)
+    assert "write from_clients(…, task='regress')" in str(error.value)
+    labels = from_clients(one_client(as_csv_readers_give_them), task="classify")
+    assert (labels.task, labels.classes, labels.train(0).y.tolist()) == ("classify", 2, [0, 1, 1])
+    assert labels.train(0).y.dtype == torch.int64
+    targets = from_clients(one_client(as_csv_readers_give_them), task="regress")
+    assert (targets.task, targets.train(0).y.dtype) == ("regress", torch.float32)
+    with pytest.raises(ValueError, match="floating but whole"):
+        from_clients(one_client(as_csv_readers_give_them[:, None]))
+
+
+def test_a_task_decides_for_all_clients_whatever_their_types() -> None:
+    mixed = one_client(np.array([0, 1, 2])) + one_client(torch.tensor([0.0, 1.0, 2.0]))
+    with pytest.raises(ValueError, match="client 1: y of type float32, but the first client has"):
+        from_clients(mixed)
+    assert from_clients(mixed, task="classify").classes == 3
+    assert from_clients(mixed, task="regress").train(0).y.tolist() == [0.0, 1.0, 2.0]
+    # One that is not whole among all clients is enough to tell that they are targets.
+    halves = one_client(np.array([0.0, 1.0])) + one_client(np.array([0.0, 1.5]))
+    assert from_clients(halves).task == "regress"
+    for odd_one, text in ((1.5, "1.5"), (np.nan, "nan"), (1e300, r"1e\+300")):
+        clients = one_client(np.array([0.0, 1.0])) + one_client(np.array([0.0, odd_one]))
+        with pytest.raises(ValueError, match=rf"own, client 1 \(train\): y holds {text}: with"):
+            from_clients(clients, task="classify")
+    with pytest.raises(ValueError, match="task='classification': must be 'classify'"):
+        from_clients(mixed, task="classification")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="classes=3, but y are floating"):
+        from_clients(mixed, task="regress", classes=3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message", "classes"),
+    [
+        ([0, 1, 5], "labels go up to 5, but no client has the labels 2, 3, 4.", 6),
+        (list(range(1, 11)), "no client has the label 0. Number the classes from 0", 11),
+        ([0, 100], "labels 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 89 others.", 101),
+    ],
+)
+def test_labels_with_gaps(labels: list[int], message: str, classes: int) -> None:
+    with pytest.raises(ValueError) as error:
+        from_clients(one_client(labels))
+    assert message in str(error.value)
+    assert f"write from_clients(…, classes={classes})" in str(error.value)
+    assert from_clients(one_client(labels), classes=classes).classes == classes
+
+
+def test_a_label_that_only_some_clients_lack_is_no_gap() -> None:
+    x = np.zeros((2, 2), np.float32)
+    only_in_a_test = (x, [0, 3], x[:1], [2])
+    assert from_clients([only_in_a_test, (x, [0, 1], None, None)]).classes == 4
+    assert from_clients([(x, [0, 0], None, None)]).classes == 1
+
+
+def test_a_function_of_your_own_is_told_what_to_return(module: types.ModuleType) -> None:
+    module.make = lambda: one_client([0.0, 1.0])  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="floating but whole") as error:
+        make_federation("my_clients:make")
+    wanted = "`return fedro.data.from_clients(clients, task='classify')` in my_clients:make"
+    assert f"write {wanted}" in str(error.value)
+    module.make = lambda: from_clients(one_client([0.0, 1.0]), task="classify")  # type: ignore[attr-defined]
+    assert make_federation("my_clients:make").classes == 2
+    module.make = lambda: one_client([1, 2])  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"from_clients\(clients, classes=3\)` in my_clients:make"):
+        make_federation("my_clients:make")

@@ -57,15 +57,21 @@ def test_the_command(runs: Path, tmp_path: Path) -> None:
     [
         (["{}/nowhere"], "nowhere is not a folder"),
         (["{}/empty"], "no runs found"),
-        (["{runs}", "--out", "{}/empty"], "cannot write {}/empty: Is a directory"),
+        (["{runs}", "--out", "{}/folder.html"], "cannot write {}/folder.html: Is a directory"),
+        (["{runs}", "--out", "{}/x.pdf"], "page to {}/x.pdf: the name must end in .html; --png"),
+        (["{runs}", "--out", "{}/x"], "the name must end in .html"),
+        (["{runs}", "--out", "/no-such-folder/x.html"], "would create the folder /no-such-folder"),
+        (["{runs}", "--out", "{}/x.html", "--png", "/no-such-folder"], "check the path, or create"),
+        (["{runs}", "--out", "{}/x.html", "--csv", "/no-such-folder/a"], "at the root"),
         (["{runs}", "--out", "{}/file/x.html"], "cannot write {}/file/x.html"),
     ],
 )
 def test_errors_are_told(arguments: list[str], message: str, runs: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "folder.html").mkdir()
     (tmp_path / "file").write_text("")
     given = [text.format(tmp_path, runs=runs) for text in arguments]
     done = CliRunner().invoke(app, ["report", *given])
     assert done.exit_code == 2
     assert message.format(tmp_path) in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "folder.html"]

@@ -180,6 +180,55 @@ def test_killed_at_some_steps(tmp_path: Path, undisturbed: dict[str, bytes]) -> 
         assert outcome(path) == undisturbed, step
 
 
+MORE = 8  # rounds of the extended run
+
+
+def extend(path: Path) -> None:
+    """Give the run more rounds, unless it has them, and train to the end."""
+    config = {**CONFIG, "rounds": MORE}
+    with RunFolder.resume(path, config, FINGERPRINT, may_differ=["rounds"]) as folder:
+        if read(path).config["rounds"] != MORE:
+            folder.extend({"rounds": MORE})
+        if not folder.finished:
+            train(folder, MORE)
+
+
+def without_undone(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if ".undone" not in name}
+
+
+@pytest.mark.parametrize("when", ["before", "torn", "after"])
+def test_killed_at_every_step_of_an_extension(
+    tmp_path: Path, undisturbed: dict[str, bytes], when: str
+) -> None:
+    """It leaves the old run, complete or to be completed, or one with more rounds to go on with."""
+    finished, longer, path = tmp_path / "finished", tmp_path / "longer", tmp_path / "a"
+    go_on(finished)
+    shutil.copytree(finished, longer)
+    extend(longer)
+    assert read(longer).summary == {"rounds": MORE}
+    kept = {"summary.json.undone": b'{\n  "rounds": 6\n}'}
+    kept["model.safetensors.undone"] = undisturbed["model.safetensors"]
+    assert kept.items() <= outcome(longer).items()
+    seen, step, code = set(), 0, KILLED
+    while code == KILLED:
+        shutil.copytree(finished, path)
+        code = ended(child(lambda: deadly(lambda: extend(path), step, when)))  # noqa: B023
+        assert code in (0, KILLED)
+        check_readable(path)
+        rounds = read(path).config["rounds"]
+        seen.add((rounds, read(path).finished))
+        if rounds == ROUNDS:
+            go_on(path)
+            assert without_undone(outcome(path)) == undisturbed, step
+        extend(path)
+        assert without_undone(outcome(path)) == without_undone(outcome(longer)), step
+        shutil.rmtree(path)
+        step += 1
+    assert step > 30
+    assert seen == {(ROUNDS, True), (ROUNDS, False), (MORE, False), (MORE, True)}
+
+
 @pytest.mark.slow
 @pytest.mark.soak
 def test_killed_again_and_again(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:

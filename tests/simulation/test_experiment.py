@@ -98,10 +98,46 @@ def test_changes_from_the_command_line():
     )
     assert changed.lr(3) == 1.0
     assert parse_change("dataset=a=b") == ("dataset", "a=b")
-    with pytest.raises(ExperimentError, match="cannot read the change 'rounds'"):
+    with pytest.raises(ExperimentError, match="cannot read --set 'rounds': write key=value"):
         read_experiment("demo", ["rounds"])
     with pytest.raises(ExperimentError, match="did you mean 'rounds'"):
         read_experiment("demo", ["ronds=3"])
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "message"),
+    [
+        ("", ["rounds=0"], "--set rounds=0: Input should be greater than or equal to 1"),
+        ("rounds = 0", ["seed=1"], "{file}: rounds=0: Input should be greater"),
+        ("rounds = 0", ["rounds=-1"], "--set rounds=-1: Input should be greater"),
+        ("", ["ronds=3"], "--set ronds=3: unknown key 'ronds': did you mean 'rounds'"),
+        ("ronds = 3", ["rounds=3"], "{file}: unknown key 'ronds'"),
+        (
+            "sampled = 11",
+            ["tolerated=30"],
+            "--set tolerated=30 and {file}: tolerated=30 of sampled=11: need 2·tolerated",
+        ),
+        (
+            "",
+            ["sampled=11", "tolerated=30"],
+            "--set sampled=11 --set tolerated=30: tolerated=30 of sampled=11: need 2·tolerated",
+        ),
+        ("", ["tolerated=3"], "--set tolerated=3: tolerated is given without sampled"),
+        ("", ["rule=medain"], "--set rule='medain': unknown rule 'medain': did you mean 'median'"),
+        ("rule = 'medain'", ["seed=1"], "{file}: rule='medain': unknown rule"),
+        ("", ["attack=foo"], "--set attack='foo': unknown attack"),
+        ("", ["partition=shards(per_clint=2)"], "--set partition='shards(per_clint=2)': unknown"),
+        ("", ["partition=owner"], "--set partition=owner and {file}: partition='owner': the"),
+        ("", ["model=no_module:Net"], "--set model='no_module:Net': 'no_module:Net': there is no"),
+        ("", ["root=10"], "--set root=10: rule='nnm | trimmed_mean' uses no root data"),
+    ],
+)
+def test_errors_name_the_file_or_the_change(file, changes, message, tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(f"dataset = 'digits'\n{file}\n")
+    with pytest.raises(ExperimentError) as error:
+        read_experiment(path, changes)
+    assert str(error.value).startswith(message.format(file=path))
 
 
 def test_files_that_cannot_be_read(tmp_path):

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 from fedro.attacks import alie
@@ -13,6 +14,7 @@ from fedro.rules import nnm, trimmed_mean
 from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.loop import run
 from fedro.simulation.preparation import prepare
+from fedro.simulation.terminal import describe
 
 BASE = {"clients": 8, "sampled": 5, "tolerated": 0, "rule": "mean", "rounds": 3, "batch_size": 8}
 
@@ -110,3 +112,17 @@ def test_byzantine_clients_are_drawn_from_the_seed():
     ]
     assert {int(mask.sum()) for mask in masks} == {3}
     assert len({tuple(mask) for mask in masks}) > 10
+
+
+def test_the_box_of_a_run_says_task_classes_and_examples():
+    def text(setup):
+        console = Console(width=200)
+        with console.capture() as captured:
+            console.print(describe(setup))
+        return captured.get()
+
+    digits = text(prepare(experiment()))
+    assert "classification with 10 classes, 1,437 training examples (179 to 180 a client)" in digits
+    assert "and 360 test examples (45 a client)" in digits
+    numbers = text(prepare(experiment(model="logistic"), federation=line((40,))))
+    assert "regression, 240 training examples (30 a client) and 80 test" in numbers

@@ -1,5 +1,6 @@
 """Lists in a sweep: which experiments they make, and how these are named."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -74,6 +75,22 @@ def test_a_base_is_built_in_or_beside_the_file(tmp_path: Path) -> None:
         ({"seed": list(range(200)), "rounds": list(range(1, 200))}, "more than 10,000 runs"),
         ({"base": "nothing"}, "nothing: there is no such file"),
         ({"base": ["demo", "femnist"]}, "must be one experiment or file"),
+        (
+            {"rule": ["mean", "medain"], "seed": [0, 1]},
+            "in the run rule=medain,seed=0: rule='medain': unknown rule 'medain': did you mean",
+        ),
+        ({"rule": ["mean", "krum(b=2)"]}, r"rule=krum-b-2: rule='krum\(b=2\)' names b"),
+        ({"rule": ["mean", "fltrust"]}, "in the run rule=fltrust: .* as in root=100"),
+        ({"attack": ["alie", "foe(tua=1.0)"]}, "attack=foe-tua-1.0: .*unknown option of foe 'tua'"),
+        ({"dataset": ["digits", "digts"]}, "dataset='digts': unknown data source 'digts'"),
+        ({"dataset": ["folder(pth='x')"], "model": "mlp"}, "unknown option of folder 'pth'"),
+        ({"partition": ["iid", "shards(n=2)"]}, "in the run partition=shards-n-2: partition="),
+        ({"partition": ["owner"]}, "partition='owner': the samples of digits belong to nobody"),
+        ({"model": ["mlp", "mlp(hiden=2)"]}, "unknown option of mlp 'hiden': did you mean"),
+        ({"model": ["mlp", "no_module:Net"]}, "in the run model=no_module-Net: .*there is no mod"),
+        ({"dataset": ["digits", "no_module:make"]}, "dataset='no_module:make': .*there is no mod"),
+        ({"rule": ["fltrust"], "root": ["digts"]}, "root='digts': unknown data source"),
+        ({"dataset": ["folder(path='x')"]}, "in the run dataset=folder-path-x: model is missing"),
     ],
 )
 def test_bad_lists_are_explained(values: dict, message: str) -> None:
@@ -82,7 +99,8 @@ def test_bad_lists_are_explained(values: dict, message: str) -> None:
 
 
 def test_names_are_folders_of_their_own() -> None:
-    attacks = ["none", "foe(tau=2.0)", "foe( tau=2.0)", "alie | takeover(at='more')", "x" * 300]
+    long = f"foe(tau=2.{'0' * 300})"
+    attacks = ["none", "foe(tau=2.0)", "foe( tau=2.0)", "alie | takeover(at='more')", long]
     names = list(expand({"attack": attacks}))
     assert len(set(names)) == len(attacks)
     assert all(len(name) < 140 and not set(name) & set("/ '()|\n") for name in names)
@@ -113,3 +131,47 @@ def test_varied_keys_are_those_that_differ() -> None:
     assert varied_keys([a, b]) == ["clients", "seed"]
     with pytest.raises(ValueError, match="clients is set in some"):
         to_sweep_values([a, b])
+
+
+def test_your_own_parts_are_found_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "parts_of_a_sweep.py").write_text(
+        "def make(size, *, clients): ...\ndef net(classes, width=8): ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[1:])
+    values = {"dataset": "parts_of_a_sweep:make(size=3)", "model": "parts_of_a_sweep:net"}
+    assert len(expand({**values, "seed": [0, 1]})) == 2
+    assert "" not in sys.path
+    with pytest.raises(ExperimentError, match="unknown option of parts_of_a_sweep:net 'widht'"):
+        expand({**values, "model": ["parts_of_a_sweep:net", "parts_of_a_sweep:net(widht=1)"]})
+    with pytest.raises(ExperimentError, match="parts_of_a_sweep:make needs size"):
+        expand({**values, "dataset": ["parts_of_a_sweep:make"]})
+    with pytest.raises(ExperimentError, match="unknown name in parts_of_a_sweep 'nett'"):
+        expand({**values, "model": ["parts_of_a_sweep:nett"]})
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ({}, "seed=[0, -1]", "--set seed=[0, -1]: in the run seed=-1: seed=-1: Input"),
+        ({}, "rule=['mean', 'medain']", "--set rule=['mean', 'medain']: in the run rule=medain"),
+        ({}, "ruel=['mean']", "--set ruel=['mean']: unknown key 'ruel'"),
+        ({}, "rounds=0", "--set rounds=0: Input should be"),
+        ({"rule": ["medain"]}, "seed=[0, 1]", "{file}: in the run rule=medain,seed=0: rule='med"),
+        (
+            {"sampled": 5},
+            "tolerated=[2, 3]",
+            "--set tolerated=[2, 3] and {file}: in the run tolerated=3: tolerated=3 of sampled=5",
+        ),
+        ({"zip": ["seed"]}, "seed=1", "--set seed=1 and {file}: zip names 'seed'"),
+    ],
+)
+def test_errors_name_the_file_or_the_change(
+    file: dict, change: str, message: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "s.toml", file)
+    with pytest.raises(ExperimentError) as error:
+        read_sweep(path, [change])
+    assert str(error.value).startswith(message.format(file=path))

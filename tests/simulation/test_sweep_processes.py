@@ -120,17 +120,26 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path, monkeypatch) 
 
 @pytest.mark.slow
 def test_failures_are_shown_with_exit_code_1_even_if_quiet(tmp_path: Path) -> None:
-    config = written(tmp_path / "s.toml", {**SMALL, "rule": ["nonsense"], "seed": [0, 1]})
+    config = written(tmp_path / "s.toml", {**SMALL, "model": ["femnist_cnn"], "seed": [0, 1]})
     arguments = ["sweep", config, "--out", tmp_path / "out", "--jobs", 1]
     done = invoke(*arguments, "--quiet")
     assert done.exit_code == 1
-    assert "rule=nonsense,seed=0: unknown rule" in done.stderr
+    assert "model=femnist_cnn,seed=0: model femnist_cnn takes images" in done.stderr
     assert not done.stdout
     assert "Traceback" in (tmp_path / "out" / "log.txt").read_text()
     done = invoke(*arguments)
     assert done.exit_code == 1
-    assert "2 runs failed: unknown rule 'nonsense'" in done.output
+    assert "2 runs failed: model femnist_cnn takes images" in done.output
     assert "2 of 2 runs failed" in done.output
+
+
+def test_a_misspelt_rule_fails_before_the_first_run(tmp_path: Path) -> None:
+    config = written(tmp_path / "s.toml", {**SMALL, "rule": ["mean", "medain"], "seed": [0, 1]})
+    done = invoke("sweep", config, "--out", tmp_path / "out")
+    assert done.exit_code == 2
+    assert f"{config}: in the run rule=medain,seed=0: rule='medain': unknown rule" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_experiment_in_the_folder_is_refused(finished: Path) -> None:

@@ -39,7 +39,8 @@ def run(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change a key of the experiment, as in --set rounds=100. May be repeated.",
+            help="Change a key of the experiment, as in --set rounds=100. May be repeated. With "
+            "--resume, it gives the run more rounds.",
         ),
     ] = None,
     out: Annotated[
@@ -47,7 +48,10 @@ def run(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Continue the run in --out; the result is the same."),
+        typer.Option(
+            "--resume",
+            help="Continue the run in --out; the result is the same as without the interruption.",
+        ),
     ] = False,
     quiet: Quiet = False,
     tensorboard: Annotated[
@@ -109,20 +113,19 @@ def run_one(
     """Run one experiment into its folder."""
     from fedro.simulation.experiment import ExperimentError, read_experiment
     from fedro.simulation.preparation import prepare
-    from fedro.simulation.recording import read_recorded
+    from fedro.simulation.recording import continued, read_changed
     from fedro.simulation.terminal import print_warning
 
     if resume and out is None:
         raise ExperimentError("--resume needs --out, the folder of the run to continue")
     if config is None:
         assert out is not None
-        experiment = read_recorded(out)
-        if changes:
-            raise ExperimentError(
-                "a run is resumed with the keys it was started with: leave out --set"
-            )
+        experiment = read_changed(out, changes)
     else:
         experiment = read_experiment(config, changes)
+    if resume:
+        assert out is not None
+        experiment = continued(out, experiment)
     out = out or default_folder(Path(config or "run").stem)
     setup = prepare(experiment)
     for warning in setup.warnings if console.quiet else ():
@@ -136,10 +139,10 @@ def run_and_show(
     """Run into a folder, and show the setup, the progress and the results."""
     from fedro.runs import read
     from fedro.simulation import terminal
-    from fedro.simulation.recording import open_folder, recorded_run
+    from fedro.simulation.recording import extension_note, open_folder, recorded_run
     from fedro.simulation.tensorboard import tensorboard_log
 
-    console.print(terminal.describe(setup))
+    console.print(terminal.describe(setup, extension_note(setup, out) if resume else None))
     with open_folder(setup, out, resume) as folder:
         if folder.finished:
             console.print(f"The run in {out} is complete.", **PLAIN)

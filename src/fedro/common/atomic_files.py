@@ -23,6 +23,10 @@ class CannotWriteError(OSError):
         return f"cannot write {self.filename}: {self.strerror}"
 
 
+class NewRootFolderError(CannotWriteError):
+    """A path that would need a new folder directly below the root of the file system."""
+
+
 def write_atomically(
     path: Path,
     data: bytes | str,
@@ -83,6 +87,7 @@ def atomic_path(
     temporary = path.with_name(temporary_name(path.name) if fixed_name else hidden)
     try:
         if make_folder:
+            check_no_new_root_folder(path.parent, path)
             path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         if durable:
@@ -90,7 +95,7 @@ def atomic_path(
         os.replace(temporary, path)
     except BaseException as error:
         _delete(temporary)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, NewRootFolderError):
             reason = error.strerror or str(error)
             raise CannotWriteError(error.errno or 0, reason, str(path)) from error
         raise
@@ -103,8 +108,46 @@ def temporary_name(name: str) -> str:
     return name + TEMPORARY_SUFFIX
 
 
+def check_html_name(path: Path, instead: str = "") -> None:
+    """Raise unless the name of a page ends in .html.
+
+    Args:
+        path: Where the page goes.
+        instead: How to get other formats, for the message.
+    """
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"cannot write a page to {path}: the name must end in .html{instead}")
+
+
+def check_no_new_root_folder(folder: Path, path: Path) -> None:
+    """Raise if creating a folder and those above it would create one directly below ``/``.
+
+    Such a path is nearly always misspelt, and a user who may write there would not notice.
+
+    Args:
+        folder: The folder to create, if it does not exist.
+        path: What is to be written, for the message.
+
+    Raises:
+        NewRootFolderError: The first folder of the path does not exist.
+    """
+    parts = Path(os.path.abspath(folder)).parts
+    top = Path(*parts[:2])
+    if len(parts) > 1 and not top.exists():
+        reason = (
+            f"this would create the folder {top} at the root of the file system; check the path, "
+            f"or create that folder first"
+        )
+        raise NewRootFolderError(errno.ENOENT, reason, str(path))
+
+
 def make_folder_durably(path: Path) -> None:
-    """Create a folder and those above it, and wait until their names are on the disk."""
+    """Create a folder and those above it, and wait until their names are on the disk.
+
+    Raises:
+        NewRootFolderError: One of them would be a new folder directly below the root.
+    """
+    check_no_new_root_folder(path, path)
     if not path.is_dir():
         make_folder_durably(path.parent)
         path.mkdir(exist_ok=True)

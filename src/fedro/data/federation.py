@@ -236,6 +236,10 @@ class Federation:
             self, splits=self.splits[:clients], owners=self.owners[:clients], problem=problem
         )
 
+    def description(self) -> str:
+        """Say the task, the number of classes and the number of examples in one line."""
+        return describe_data(self.classes, self.sizes.tolist(), self.test_sizes.tolist())
+
     def summary(self) -> str:
         """Format a small table: how many examples and classes the clients have."""
         shape = "×".join(map(str, self.shape)) or "1"
@@ -260,6 +264,35 @@ def _length(part: LazyExamples) -> int:
 def _labels(part: LazyExamples) -> Array:
     with user_code_of(part):
         return part.labels()
+
+
+def describe_data(classes: int, sizes: Sequence[int], test_sizes: Sequence[int]) -> str:
+    """Describe the data of clients in one line.
+
+    Args:
+        classes: The number of classes; 0 for regression.
+        sizes: The number of training examples of each client.
+        test_sizes: The number of test examples of each client.
+
+    Example:
+        >>> describe_data(10, [1200, 800], [100, 100])
+        'classification with 10 classes, 2,000 training examples (800 to 1,200 a client) and 200 \
+test examples (100 a client)'
+    """
+    counts = " and ".join(
+        f"{sum(numbers):,} {name} {'example' if sum(numbers) == 1 else 'examples'} "
+        f"({_range(numbers)} a client)"
+        for name, numbers in (("training", sizes), ("test", test_sizes))
+    )
+    task = (
+        f"classification with {counted(classes, 'class', 'classes')}" if classes else "regression"
+    )
+    return f"{task}, {counts}"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _summary_line(title: str, values: Array, total: int | None = None) -> str:

@@ -69,7 +69,12 @@ class FileRows:
 
 @register(has_owners=True)
 def folder(
-    clients: int | None, seed: int, *, path: str | None = None, classes: int | None = None
+    clients: int | None,
+    seed: int,
+    *,
+    path: str | None = None,
+    task: validation.Task | None = None,
+    classes: int | None = None,
 ) -> Federation:
     """Your own data: a folder with one .npz file for each client.
 
@@ -80,7 +85,9 @@ def folder(
         clients: Only the first so many files are opened.
         seed: Decides which fifth of x, y is for testing.
         path: The folder.
-        classes: The number of classes; by default the largest label of these clients + 1.
+        task: "classify" or "regress", if the type of y does not tell: floating but whole numbers.
+        classes: The number of classes; by default the largest label of these clients + 1. It is
+            needed if these clients have no example of some class below the largest label.
     """
     if path is None:
         raise FileNotFoundError(f"folder needs a path: folder(path='…'). {EXPECTED}")
@@ -88,21 +95,29 @@ def folder(
     files = in_natural_order(place.glob("*.npz"))[:clients]
     if not files:
         raise FileNotFoundError(f"{place.absolute()} holds no .npz file. {EXPECTED}")
-    splits = [_open_client(file, seed, i) for i, file in enumerate(files)]
+    splits = [_open_client(file, seed, i, task) for i, file in enumerate(files)]
     rows = [part for pair in splits for part in pair]
     first = rows[0].format
     for part in rows:
         part.format.check_same(first, str(part.file))
+
+    def say(option: str) -> str:
+        return f"folder(path={path!r}, {option})"
+
+    targets = [part.y for part in rows]
+    validation.check_task_clear(targets, task, str(place), say)
     return Federation(
         f"folder {place.name}",
         splits,
-        classes=validation.count_classes([part.y for part in rows], classes, str(place)),
+        classes=validation.count_classes(targets, classes, str(place), say),
         scale=255.0 if first.dtype == np.uint8 else 1.0,
         owners=[file.stem for file in files],
     )
 
 
-def _open_client(file: Path, seed: int, number: int) -> tuple[FileRows, FileRows]:
+def _open_client(
+    file: Path, seed: int, number: int, task: validation.Task | None
+) -> tuple[FileRows, FileRows]:
     headers, labels = _read_headers(file)
     unsplit = "x" in headers and "x_train" not in headers
     wanted = ["x", "y"] if unsplit else ["x_train", "y_train", "x_test", "y_test"]
@@ -111,7 +126,7 @@ def _open_client(file: Path, seed: int, number: int) -> tuple[FileRows, FileRows
             f"{file} has no array {', '.join(missing)}; it has "
             f"{', '.join(headers) or 'none'}. {EXPECTED}"
         )
-    train = _open_rows(file, headers, labels, *wanted[:2])
+    train = _open_rows(file, headers, labels, task, *wanted[:2])
     if not len(train):
         raise ValueError(f"{file}: no training samples; take the file out of the folder")
     if unsplit:
@@ -119,14 +134,19 @@ def _open_client(file: Path, seed: int, number: int) -> tuple[FileRows, FileRows
         return replace(train, index=rows), replace(train, index=test_rows)
     if headers["x_test"][0][:1] == (0,):  # of no samples, any shape will do
         return train, replace(train, index=np.arange(0))
-    return train, _open_rows(file, headers, labels, *wanted[2:])
+    return train, _open_rows(file, headers, labels, task, *wanted[2:])
 
 
 def _open_rows(
-    file: Path, headers: dict[str, ArrayHeader], labels: dict[str, Array], x: str, y: str
+    file: Path,
+    headers: dict[str, ArrayHeader],
+    labels: dict[str, Array],
+    task: validation.Task | None,
+    x: str,
+    y: str,
 ) -> FileRows:
-    format = validation.array_format(headers[x], headers[y], f"{file}, {x} and {y}")
-    targets = validation.convert(labels[y], format.target_dtype, f"{file}: {y}")
+    format = validation.array_format(headers[x], headers[y], f"{file}, {x} and {y}", task)
+    targets = validation.convert_y(labels[y], format.target_dtype, f"{file}: {y}")
     return FileRows(file, x, format, targets, np.arange(len(targets)))
 
 

@@ -11,7 +11,7 @@ from fedro.common.registry import Table
 from fedro.common.stages import Stage, parse_stage
 from fedro.data.federation import Federation
 from fedro.data.partitions import PARTITIONS
-from fedro.data.user_data import call_user_function
+from fedro.data.user_data import call_user_function, check_user_function
 
 DEFAULT_CLIENTS = 10  # where neither the data nor the user says how many
 
@@ -86,27 +86,48 @@ def make_federation(
         >>> federation.clients, federation.classes, federation.partition
         (20, 10, 'shards(per_client=2)')
     """
-    stage = parse_stage("data source", text)
     clients = None if clients is None else count("clients", clients, 1)
     seed = count("seed", seed, 0)
-    has_owners = ":" in stage.name or SOURCES[stage.name].has_owners
-    chosen = _parse_partition(partition or ("owner" if has_owners else "iid"))
-    if chosen.name == "owner" and not has_owners:
-        others = ", ".join(name for name in PARTITIONS if name != "owner")
-        raise ValueError(
-            f"partition='owner': the samples of {stage.name} belong to nobody; "
-            f"choose one of {others}"
-        )
+    stage, chosen, has_owners = _parse(text, partition)
     federation = _call_source(stage, clients if chosen.name == "owner" else None, seed)
     number = clients or (federation.clients if has_owners else DEFAULT_CLIENTS)
     partitioned = PARTITIONS[chosen.name](federation, number, seed, **chosen.options)
     return replace(partitioned, partition=str(chosen))
 
 
-def _parse_partition(text: str) -> Stage:
+def check_source(text: str, partition: str | None = None) -> None:
+    """Check the names and options of a source and a partition without reading any data.
+
+    Raises:
+        ValueError: A name or an option is unknown or not allowed, a function of the user's own
+            cannot be imported or called so, or the partition does not suit the source.
+    """
+    stage, _, _ = _parse(text, partition)
+    if ":" in stage.name:
+        check_user_function(stage.name, stage.options)
+    else:
+        SOURCES[stage.name].options.check(stage.options)
+
+
+def parse_partition(text: str) -> Stage:
+    """Parse the name and the options of a partition, or raise."""
     stage = parse_stage("partition", text)
     Options(stage.name, PARTITIONS[stage.name]).check(stage.options)
     return stage
+
+
+def _parse(text: str, partition: str | None) -> tuple[Stage, Stage, bool]:
+    """Parse a source and its partition, and tell whether its examples belong to clients."""
+    stage = parse_stage("data source", text)
+    has_owners = ":" in stage.name or SOURCES[stage.name].has_owners
+    chosen = parse_partition(partition or ("owner" if has_owners else "iid"))
+    if chosen.name == "owner" and not has_owners:
+        others = ", ".join(name for name in PARTITIONS if name != "owner")
+        raise ValueError(
+            f"partition='owner': the samples of {stage.name} belong to nobody; "
+            f"choose one of {others}"
+        )
+    return stage, chosen, has_owners
 
 
 def _call_source(stage: Stage, clients: int | None, seed: int) -> Federation:

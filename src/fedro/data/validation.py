@@ -1,15 +1,20 @@
 """Check and convert the arrays of clients; errors say which file or client is wrong, and how."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from torch import Tensor
 
 from fedro.common.checks import count
+from fedro.common.text import counted
 from fedro.data.federation import Array
 
 MAX_CLASSES = 1_000_000
+MAX_MISSING_LABELS = 10  # that an error lists
+
+Task = Literal["classify", "regress"]
+Remedy = Callable[[str], str]  # an option such as "classes=6" → what the user writes to give it
 
 
 class ArrayFormat(NamedTuple):
@@ -30,10 +35,24 @@ class ArrayFormat(NamedTuple):
                 )
 
 
+def check_task(task: Task | None) -> None:
+    """Raise unless the task is None or one of the two."""
+    if task is not None and task not in get_args(Task):
+        raise ValueError(
+            f"task={task!r}: must be 'classify' (y are labels) or 'regress' (y are targets)"
+        )
+
+
 def array_format(
-    x: tuple[tuple[int, ...], Any], y: tuple[tuple[int, ...], Any], where: str
+    x: tuple[tuple[int, ...], Any],
+    y: tuple[tuple[int, ...], Any],
+    where: str,
+    task: Task | None = None,
 ) -> ArrayFormat:
-    """Return the format of arrays of these (shape, type) after conversion, or raise."""
+    """Return the format of arrays of these (shape, type) after conversion, or raise.
+
+    Without a task, floating y are targets, and all others are labels.
+    """
     (x_shape, x_type), (y_shape, y_type) = x, y
     if x_type != np.uint8 and x_type.kind != "f":
         raise ValueError(f"{where}: x is of type {x_type}; need uint8 images or floating numbers")
@@ -41,7 +60,8 @@ def array_format(
         raise ValueError(
             f"{where}: y is of type {y_type}; need whole numbers (labels) or floats (targets)"
         )
-    if y_type.kind != "f" and len(y_shape) != 1:
+    labels = y_type.kind != "f" if task is None else task == "classify"
+    if labels and len(y_shape) != 1:
         raise ValueError(f"{where}: labels y have shape {y_shape}; need one for each example")
     if not x_shape or not y_shape or x_shape[0] != y_shape[0]:
         raise ValueError(
@@ -51,7 +71,7 @@ def array_format(
         x_shape[1:],
         x_type if x_type == np.uint8 else np.dtype(np.float32),
         y_shape[1:],
-        np.dtype(np.float32 if y_type.kind == "f" else np.int64),
+        np.dtype(np.int64 if labels else np.float32),
     )
 
 
@@ -75,8 +95,47 @@ def convert(values: Array, dtype: Any, where: str) -> Array:
     return converted
 
 
-def count_classes(labels: Sequence[Array], given: int | None, name: str) -> int:
-    """Return the number of classes: as given, else the largest label + 1; 0 for targets."""
+def convert_y(values: Array, dtype: Any, where: str) -> Array:
+    """Convert labels or targets; floating numbers become labels only if they are whole."""
+    if values.dtype.kind == "f" and dtype == np.int64:
+        bad = ~(np.isfinite(values) & (np.trunc(values) == values) & (abs(values) <= MAX_CLASSES))
+        if bad.any():
+            raise ValueError(
+                f"{where} holds {values[bad][0]:g}: with task='classify', y must be whole numbers "
+                "from 0 on; for a regression give task='regress'"
+            )
+    return convert(values, dtype, where)
+
+
+def may_be_labels(values: Array) -> bool:
+    """Whether floating y could be labels that a reader of CSV files made floating: 0.0, 1.0, …"""
+    one_each = values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1)
+    return values.dtype.kind == "f" and one_each and bool((np.trunc(values) == values).all())
+
+
+def check_task_clear(targets: Sequence[Array], task: Task | None, name: str, say: Remedy) -> None:
+    """Raise if no task is given and all targets are whole numbers, so that they may be labels."""
+    used = [y for y in targets if y.size]
+    if task is None and used and all(may_be_labels(y) for y in used):
+        classify, regress = say("task='classify'"), say("task='regress'")
+        raise ValueError(
+            f"{name}: y are floating but whole numbers, such as {used[0].flat[0]:.1f}, so they may "
+            f"be labels or targets. If they are labels, write {classify}; if they are targets, "
+            f"write {regress}"
+        )
+
+
+def count_classes(
+    labels: Sequence[Array], given: int | None, name: str, say: Remedy | None = None
+) -> int:
+    """Return the number of classes: as given, else the largest label + 1; 0 for targets.
+
+    Args:
+        labels: All labels or targets of all clients.
+        given: The number of classes that the user gave, if any.
+        name: What the data is called in errors.
+        say: How to give the number of classes. Without it, labels that nobody has are no error.
+    """
     if labels[0].dtype.kind == "f":
         if given is not None:
             raise ValueError(
@@ -92,4 +151,27 @@ def count_classes(labels: Sequence[Array], given: int | None, name: str) -> int:
             f"{name}: label {low if low < 0 else high} is not from 0 to {allowed - 1}; "
             "number the classes from 0, without gaps"
         )
-    return high + 1 if given is None else allowed
+    if given is not None:
+        return allowed
+    if say is not None:
+        _check_no_gaps(used, high, name, say)
+    return high + 1
+
+
+def _check_no_gaps(labels: Sequence[Array], high: int, name: str, say: Remedy) -> None:
+    """Raise if a label below the highest occurs nowhere."""
+    occurs = np.zeros(high + 1, dtype=bool)
+    for y in labels:
+        occurs[y] = True
+    if occurs.all():
+        return
+    missing = np.flatnonzero(~occurs)
+    listed = ", ".join(map(str, missing[:MAX_MISSING_LABELS].tolist()))
+    more = len(missing) - MAX_MISSING_LABELS
+    raise ValueError(
+        f"{name}: labels go up to {high}, but no client has the "
+        f"label{'s' * (len(missing) > 1)} {listed}"
+        + (f" and {counted(more, 'other')}" if more > 0 else "")
+        + f". Number the classes from 0 without gaps; or, if classes without examples are meant, "
+        f"write {say(f'classes={high + 1}')}"
+    )

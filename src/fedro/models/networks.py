@@ -147,16 +147,30 @@ def build(text: str, shape: Shape, classes: int, seed: int = 0) -> nn.Module:
         >>> sum(p.numel() for p in build("mlp(hidden=32)", (1, 8, 8), 10).parameters())
         2410
     """
+    make, given = _parse(text, tuple(shape), classes)
+    return seeded_module(lambda: make(**given), f"model {text!r}", seed)
+
+
+def check_model(text: str) -> None:
+    """Check the name and the options of a model without building it.
+
+    Raises:
+        ValueError: The name or an option is unknown or not allowed, or a function of the user's own
+            cannot be imported or called so.
+    """
+    _parse(text, (), 0)
+
+
+def _parse(text: str, shape: Shape, classes: int) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The function that a text names, and its arguments."""
     name, options = parse_stage("model", text)
     make: Callable[..., Any] = load(name) if ":" in name else MODELS[name]
-    given: dict[str, Any] = {"shape": tuple(shape), "classes": classes}
+    given: dict[str, Any] = {"shape": shape, "classes": classes}
     if ":" in name:
-        given = arguments_for(name, make, options, given)
-        make = user_code(f"model {name}", make).wrap(make)
-    else:
-        Options(name, make).check(options)
-        given |= options
-    return seeded_module(lambda: make(**given), f"model {text!r}", seed)
+        arguments = arguments_for(name, make, options, given)
+        return user_code(f"model {name}", make).wrap(make), arguments
+    Options(name, make).check(options)
+    return make, given | options
 
 
 def seeded_module(make: Callable[[], Any], name: str, seed: int) -> nn.Module:

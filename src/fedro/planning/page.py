@@ -8,7 +8,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from fedro.common.atomic_files import write_atomically
+from fedro.common.atomic_files import check_html_name, write_atomically
 from fedro.planning.planner import Plan
 from fedro.rules import DEFAULT_RULE
 
@@ -36,8 +36,7 @@ def as_html(chosen: Plan) -> str:
 
 def save(chosen: Plan, path: Path) -> Path:
     """Write the page atomically, and create its folder if it does not exist."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"cannot write a page to {path}: the name must end in .html")
+    check_html_name(path)
     return write_atomically(path, as_html(chosen))
 
 

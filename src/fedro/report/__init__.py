@@ -5,7 +5,11 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from fedro.common.atomic_files import write_atomically
+from fedro.common.atomic_files import (
+    check_html_name,
+    check_no_new_root_folder,
+    write_atomically,
+)
 from fedro.report.run_data import find_runs
 from fedro.report.series import group_runs
 
@@ -54,6 +58,7 @@ def write_report(
         The written files, the page first, and notes about the runs that a reader should know.
 
     Raises:
+        ValueError: If the name of the page does not end in .html.
         RunFolderError: If a path is not a folder, or no intact run was found.
         OSError: If a file cannot be written.
 
@@ -66,6 +71,9 @@ def write_report(
     """
     from fedro.report.page import render_page, report_sections
 
+    check_html_name(Path(out), "; --png writes the charts as pictures, --csv the numbers as tables")
+    for folder in [Path(out).parent, *(Path(given) for given in (png, csv) if given is not None)]:
+        check_no_new_root_folder(folder, folder)
     data = group_runs(*find_runs([Path(path) for path in runs]))
     sections = report_sections(data)
     files = [write_atomically(Path(out), render_page(data, sections))]

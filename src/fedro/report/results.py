@@ -58,6 +58,9 @@ def overview_section(data: ReportData) -> Section:
     ]
     if shared := _shared_values(data):
         text.append("All runs share " + ", ".join(shared) + ".")
+    descriptions = {run.data for run in runs if run.data is not None}
+    if len(descriptions) == 1:
+        text.append(f"Data: {descriptions.pop()}.")
     note = "Final models on the honest clients' test data"
     if data.deployed:
         note = f"Final models. {REPORTED_BY_CLIENTS}"

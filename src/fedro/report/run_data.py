@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedro.data.federation import describe_data
 from fedro.runs import RunFolderError, read, read_run_json
 from fedro.simulation.experiment import Experiment
 
@@ -57,6 +58,7 @@ class RunData:
     output_score: ScoreValues | None  # the score of the trained model, once the run is finished
     problem: str | None  # why the run has come to nothing although it is finished
     examples: list[int] | None  # training examples of each client, where recorded
+    data: str | None  # the task, the number of classes and of examples, where recorded
 
     @property
     def deployed(self) -> bool:
@@ -143,7 +145,17 @@ def _run(path: Path) -> RunData:
         output_score=_score(summary["final"]) if recorded.finished else None,
         problem=_text(summary.get("problem")),
         examples=None if examples is None else [int(size) for size in examples],
+        data=_data(summary),
     )
+
+
+def _data(summary: Mapping[str, Any]) -> str | None:
+    """One line about the data; older run folders do not record all that it needs."""
+    sizes, test_sizes = summary.get("examples"), summary.get("test_examples")
+    if not sizes or not test_sizes:
+        return None
+    counts = ([int(size) for size in values] for values in (sizes, test_sizes))
+    return describe_data(int(summary["classes"]), *counts)
 
 
 def _defaults(config: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@
 Every file except rounds.jsonl is written atomically. When a run is resumed, the leftovers of a
 crash are removed: temporary files (``*.tmp``), a half-written line, and the lines after the last
 checkpoint. A checkpoint whose checksum does not match is renamed to ``*.damaged``, and the run is
-resumed from the one before.
+resumed from the one before. When a run gets more rounds, its old model and summary are renamed to
+``*.undone``.
 """
 
 from fedro.runs.checkpoints import Checkpoint
@@ -24,8 +25,10 @@ from fedro.runs.lock import Lock
 from fedro.runs.reading import (
     RecordedRun,
     differences,
+    other_configuration,
     read,
     read_config,
+    read_given_keys,
     read_run_json,
     read_summary,
 )
@@ -38,8 +41,10 @@ __all__ = [
     "RunFolder",
     "RunFolderError",
     "differences",
+    "other_configuration",
     "read",
     "read_config",
+    "read_given_keys",
     "read_run_json",
     "read_summary",
     "roll_back",

@@ -5,6 +5,8 @@ import errno
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedro.common.atomic_files import NewRootFolderError
+
 REMEDIES = {
     errno.ENOSPC: "make space on the disk",
     errno.EDQUOT: "make space in your quota",
@@ -43,6 +45,8 @@ def explained(path: Path, saved: str, next_step: str) -> Iterator[None]:
         yield
     except RunFolderError:
         raise
+    except NewRootFolderError as error:
+        raise RunFolderError(str(error)) from error
     except OSError as error:
         remedy = REMEDIES.get(error.errno or 0, "repair that")
         reason = error.strerror or str(error)

@@ -8,14 +8,24 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from fedro.common.atomic_files import make_folder_durably, temporary_name, write_atomically
+from fedro.common.atomic_files import (
+    make_folder_durably,
+    sync_folder,
+    temporary_name,
+    write_atomically,
+)
 from fedro.common.checks import count
 from fedro.runs import checkpoints
 from fedro.runs.checkpoints import Checkpoint
 from fedro.runs.errors import DamagedError, RunFolderError, explained
 from fedro.runs.json_lines import RoundsFile, lines_before, parse_lines, to_json
 from fedro.runs.lock import Lock
-from fedro.runs.reading import check_same_run, make_run_json, read_run_json
+from fedro.runs.reading import (
+    check_same_run,
+    extended_run_json,
+    make_run_json,
+    read_run_json,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,6 +64,7 @@ class RunFolder:
         config: Mapping[str, Any],
         fingerprint: Mapping[str, Any],
         *,
+        given: Mapping[str, Any] | None = None,
         keep: int = KEPT_CHECKPOINTS,
     ) -> Self:
         """Begin a run.
@@ -62,12 +73,13 @@ class RunFolder:
             path: The folder; it is created if it does not exist.
             config: The configuration, written to config.toml. Values of None are left out.
             fingerprint: What must be equal for a resumed run to give the same bits.
+            given: The values that the user gave for keys of which `config` has other values.
             keep: The number of checkpoints to keep, at least 2.
 
         Raises:
             RunFolderError: The folder holds a run, is in use, or cannot be written.
         """
-        folder, run = Path(path), make_run_json(config, fingerprint)
+        folder, run = Path(path), make_run_json(config, fingerprint, given or {})
         with explained(folder, "Nothing was begun", "start again"):
             make_folder_durably(folder)
         new = cls(folder, keep)
@@ -199,6 +211,32 @@ class RunFolder:
         ):
             with self._explained(self.path / name):
                 _write(self.path / name, data)
+
+    def extend(self, changes: Mapping[str, Any]) -> None:
+        """Change keys of the configuration, such as the number of rounds, and go on with the run.
+
+        The model and the summary of a complete run are renamed to ``*.undone``. A crash at any time
+        leaves a run that can be resumed: before run.json is written, with the old configuration,
+        which completes the old run again; afterwards, with the new one.
+
+        Args:
+            changes: The new values by key.
+
+        Raises:
+            RunFolderError: All checkpoints are damaged, or a file cannot be written.
+        """
+        self.latest()  # raises before anything is changed
+        run = extended_run_json(read_run_json(self.path), changes)
+        with self._explained(self.path):
+            for name in reversed(FILES[-2:]):  # the summary first: a run with it is complete
+                file = self.path / name
+                if file.exists():
+                    os.replace(file, _undone_name(file))
+                    sync_folder(self.path)
+            (self.path / "config.toml").unlink(missing_ok=True)  # written again from run.json
+            sync_folder(self.path)
+            _write(self.path / "run.json", run)
+        self._recover()
 
     def _recover(self) -> None:
         """Repair what a crash left, and go back to the newest checkpoint."""

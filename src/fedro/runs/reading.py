@@ -58,14 +58,21 @@ def read_config(path: Path) -> dict[str, Any]:
     return tomllib.loads(read_run_json(path)["config"])
 
 
+def read_given_keys(path: Path) -> dict[str, Any]:
+    """Read the values that were given for keys of which the run uses other values."""
+    return tomllib.loads(read_run_json(path).get("given", ""))
+
+
 def read_summary(path: Path) -> dict[str, Any] | None:
     """Read the summary of the run in a folder; None until the run is complete."""
     data = read_bytes(path / "summary.json")
     return None if data is None else parse_json(data, path / "summary.json")
 
 
-def make_run_json(config: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> bytes:
-    """Compose run.json; the configuration is in it as TOML, which can hold infinities."""
+def make_run_json(
+    config: Mapping[str, Any], fingerprint: Mapping[str, Any], given: Mapping[str, Any]
+) -> bytes:
+    """Compose run.json; configurations are in it as TOML, which can hold infinities."""
     versions = {"python": platform.python_version()}
     versions |= {name: importlib.metadata.version(name) for name in PACKAGES}
     run = {
@@ -75,7 +82,25 @@ def make_run_json(config: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> 
         "fingerprint": fingerprint,
         "config": to_toml(config),
     }
+    if given:
+        run["given"] = to_toml(given)
     return to_json(run, indent=2)
+
+
+def extended_run_json(run: Mapping[str, Any], changes: Mapping[str, Any]) -> bytes:
+    """Compose the run.json of a run whose configuration is changed, with a record of that."""
+    config = tomllib.loads(run["config"])
+    before = {key: config.get(key) for key in changes}
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    record = {"time": now, "before": to_toml(before)}
+    return to_json(
+        {
+            **run,
+            "config": to_toml({**config, **changes}),
+            "extensions": [*run.get("extensions", []), record],
+        },
+        indent=2,
+    )
 
 
 def read_run_json(folder: Path) -> dict[str, Any]:
@@ -108,15 +133,20 @@ def check_same_run(
         )
     begun, given = tomllib.loads(run["config"]), tomllib.loads(to_toml(config))
     if lines := differences(begun, given, "given now", may_differ):
-        raise RunFolderError(
-            f"cannot resume {folder} with another configuration:{lines}\n"
-            "Give the values of the run, or begin another run in another folder."
-        )
+        raise other_configuration(folder, lines)
     if lines := differences(begun, _config_file(folder, begun), "in the file", may_differ):
         raise RunFolderError(
             f"{folder / 'config.toml'} was changed after the run began:{lines}\n"
             "Delete it, and --resume writes it as it was; or begin another run in another folder."
         )
+
+
+def other_configuration(folder: Path, lines: str) -> RunFolderError:
+    """The error about a run that cannot be resumed because of these differences."""
+    return RunFolderError(
+        f"cannot resume {folder} with another configuration:{lines}\n"
+        "Give the values of the run, or begin another run in another folder."
+    )
 
 
 def _config_file(folder: Path, default: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The settings that a simulation and a deployment share, and how they are checked."""
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -40,11 +41,23 @@ def key(default: Any, meaning: str) -> Any:
     return Field(default, description=meaning)
 
 
+class SettingsError(ValueError):
+    """A key that is unknown or a value that is not allowed.
+
+    Attributes:
+        keys: The given keys that are the reason, as far as they are known.
+    """
+
+    def __init__(self, message: str, keys: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.keys = tuple(keys)
+
+
 class TrainingSettings(BaseModel):
     """The keys of a run that do not depend on whether its clients are simulated or real."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-    error: ClassVar[type[ValueError]] = ValueError  # raised for a value that is not allowed
+    error: ClassVar[type[SettingsError]] = SettingsError  # raised for a value that is not allowed
 
     clients: Count | None = key(
         None,
@@ -93,13 +106,15 @@ class TrainingSettings(BaseModel):
 
     def __init__(self, **values: Any) -> None:
         if strange := [name for name in values if name not in type(self).model_fields]:
-            raise self.error(unknown("key", strange[0], list(type(self).model_fields)))
+            message = unknown("key", strange[0], list(type(self).model_fields))
+            raise self.error(message, strange[:1])
         try:
             super().__init__(**_resolve_shares(values))
         except ValidationError as error:
-            raise self.error(first_problem(error, values)) from None
-        except ValueError as error:
-            raise self.error(str(error)) from None
+            raise self.error(*first_problem(error, values)) from None
+        except ValueError as error:  # about a share
+            message = str(error)
+            raise self.error(message, _keys_in(message, values)) from None
 
     def for_clients(self, clients: int) -> Self:
         """The settings for this many clients, in which no number of clients is a share.
@@ -179,11 +194,16 @@ def _per_step(text: str) -> bool:
         return False
 
 
-def first_problem(error: ValidationError, values: Mapping[str, Any]) -> str:
-    """The first thing that is wrong: the key, the given value, and what is allowed."""
+def first_problem(error: ValidationError, values: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The first thing that is wrong: a message, and the given keys that it is about."""
     problem = error.errors()[0]
     reason = problem["msg"].removeprefix("Value error, ")
-    if not problem["loc"]:
-        return reason
+    if not problem["loc"]:  # several keys, which the reason names
+        return reason, _keys_in(reason, values)
     name = str(problem["loc"][0])
-    return f"{name}={values.get(name)!r}: {reason}"
+    return f"{name}={values.get(name)!r}: {reason}", [name]
+
+
+def _keys_in(message: str, values: Mapping[str, Any]) -> list[str]:
+    """The given keys that a message is about."""
+    return [name for name in values if re.search(rf"\b{name}\b", message)]

@@ -47,6 +47,8 @@ def run_demo(out: Path, changes: Sequence[str], console: Console, resume: bool =
         f"{setup.tolerated} Byzantine ones among them.",
         markup=False,
     )
+    for warning in setup.warnings:
+        console.print(warning, style="bold yellow", markup=False)
     summaries: dict[tuple[str, str], dict[str, Any]] = {}
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:

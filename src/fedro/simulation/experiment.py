@@ -1,7 +1,8 @@
 """An experiment: a TOML file, or ``Experiment(dataset="digits", …)`` in Python."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ from pydantic import Field, field_validator
 
 from fedro.attacks import Attack
 from fedro.common.text import markdown_table
-from fedro.server.settings import Count, TrainingSettings, key
+from fedro.server.settings import Count, SettingsError, TrainingSettings, key
 
 NotNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False, strict=True)]
 
@@ -29,7 +30,7 @@ KEY_GROUPS = {
 KEYS = tuple(name for group in KEY_GROUPS.values() for name in group)
 
 
-class ExperimentError(ValueError):
+class ExperimentError(SettingsError):
     """An experiment that cannot be run; the message names the keys that are the reason."""
 
 
@@ -151,14 +152,16 @@ def read_experiment(path: Path | str, changes: Sequence[str] = ()) -> Experiment
 
     Args:
         path: The file, or the name of a built-in experiment such as ``"demo"``.
-        changes: Texts like ``"rounds=100"``, which replace keys of the file.
+        changes: Texts like ``"rounds=100"``, which replace keys of the file. Errors call them
+            ``--set``, as on the command line.
 
     Returns:
         The experiment.
 
     Raises:
-        ExperimentError: The file does not exist or is not TOML, a key is unknown, or a value is not
-            allowed. The message names the file and the key.
+        ExperimentError: The file does not exist or is not TOML, a key is unknown, a value is not
+            allowed, or a rule, an attack, a data set, a partition or a model cannot be made as
+            written. The message names the file or the change, and the key.
 
     Example:
         >>> import fedro
@@ -166,11 +169,43 @@ def read_experiment(path: Path | str, changes: Sequence[str] = ()) -> Experiment
         >>> experiment.attack
         'mimic'
     """
+    from fedro.simulation.components import check_components  # which needs `Experiment`
+
     values, file = read_toml(path)
+    changed = parse_changes(changes)
+    with naming_the_origin(file, changes):
+        experiment = Experiment(**{**values, **changed})
+        check_components(experiment)
+    return experiment
+
+
+@contextmanager
+def naming_the_origin(file: Path, changes: Sequence[str]) -> Iterator[None]:
+    """Begin the message of an `ExperimentError` with the file or the changes that are the reason.
+
+    Args:
+        file: The file with all values that are not changed.
+        changes: Texts like ``"rounds=100"``.
+    """
+    texts = {parse_change(text)[0]: text for text in changes}
     try:
-        return Experiment(**{**values, **parse_changes(changes)})
+        yield
     except ExperimentError as error:
-        raise ExperimentError(f"{file}: {error}") from None
+        message = str(error)
+        blamed = [key for key in error.keys if key in texts]
+        if not blamed:
+            message = f"{file}: {message}"
+        elif len(blamed) < len(error.keys):
+            message = f"{_as_options(blamed, texts)} and {file}: {message}"
+        elif len(blamed) == 1 and message.startswith(f"{blamed[0]}="):
+            message = f"--set {message}"
+        else:
+            message = f"{_as_options(blamed, texts)}: {message}"
+        raise ExperimentError(message, error.keys) from None
+
+
+def _as_options(keys: Sequence[str], texts: Mapping[str, str]) -> str:
+    return " ".join(f"--set {texts[key]}" for key in keys)
 
 
 def read_toml(path: Path | str) -> tuple[dict[str, Any], Path]:
@@ -209,7 +244,7 @@ def parse_change(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
     if not equals or not key:
-        raise ExperimentError(f"cannot read the change {text!r}: write key=value, like rounds=100")
+        raise ExperimentError(f"cannot read --set {text!r}: write key=value, like --set rounds=100")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -10,7 +10,7 @@ from torch import nn
 
 from fedro.attacks import parse_attack
 from fedro.common.streams import seeded, stream
-from fedro.common.text import percent
+from fedro.common.text import counted, percent
 from fedro.common.user_code import UserCode, UserCodeError, during
 from fedro.data import Examples, Federation, make_federation
 from fedro.models import FlatModel, build, seeded_module
@@ -19,15 +19,11 @@ from fedro.planning.tails import all_draws_within
 from fedro.rules import Rule, parse_rule
 from fedro.server import is_robust
 from fedro.simulation.client import evaluate, local_update
+from fedro.simulation.components import check_rule, default_model
 from fedro.simulation.experiment import Experiment, ExperimentError
 from fedro.simulation.setup import Setup, draw_batches, output_size
 
-DEFAULT_MODELS = {
-    "digits": "mlp",
-    "femnist": "femnist_cnn",
-    "cifar10": "cifar_cnn",
-    "synthetic": "point",
-}
+MAX_BATCH_PER_EXAMPLE = 10  # a larger batch only repeats a client's examples and takes longer
 
 
 def prepare(
@@ -49,8 +45,9 @@ def prepare(
 
     Returns:
         The setup, which `run` accepts in place of an experiment. `setup.sampled` and
-        `setup.tolerated` are the chosen numbers, `setup.module(state)` is a trained module, and
-        `setup.warnings` says if the choice is not safe.
+        `setup.tolerated` are the chosen numbers, and `setup.module(state)` is a trained module.
+        `setup.warnings` says if the choice is not safe, and if `setup.experiment` has a smaller
+        batch size than the given experiment.
 
     Raises:
         ExperimentError: The experiment cannot be run; the message names the keys.
@@ -88,8 +85,11 @@ def _prepare(experiment: Experiment, federation: Federation | None, model: Any) 
             "be honest"
         )
     sampled, tolerated, warnings = choose_sample_size(experiment, rule, federation.clients)
-    _check_rule(rule, sampled, tolerated, experiment)
-    name = None if model else experiment.model or _default_model(experiment.dataset)
+    given, (experiment, more) = experiment, limit_batch(experiment, federation)
+    warnings += more
+    check_rule(rule, experiment)
+    rule.kappa(sampled, tolerated)  # raises if the rule cannot be used with these numbers
+    name = None if model else experiment.model or default_model(experiment.dataset)
     setup = Setup(
         experiment=experiment,
         federation=federation,
@@ -101,6 +101,7 @@ def _prepare(experiment: Experiment, federation: Federation | None, model: Any) 
         tolerated=tolerated,
         root=_root_examples(experiment, federation),
         warnings=tuple(warnings),
+        given=given,
     )
     rng = stream(experiment.seed, "trial")
     _try_training(setup, rng)
@@ -144,30 +145,22 @@ def _unsafe_choice(experiment: Experiment, clients: int, safe: float) -> str:
     )
 
 
-def _check_rule(rule: Rule, sampled: int, tolerated: int, experiment: Experiment) -> None:
-    if rule.b is not None:
-        raise ExperimentError(
-            f"rule={experiment.rule!r} names b: leave it out, the rule gets tolerated={tolerated}"
-        )
-    rule.kappa(sampled, tolerated)  # raises if the rule cannot be used with these numbers
-    needs = [entry.name for entry in rule.entries if entry.reference == "needed"]
-    if needs and experiment.root is None:
-        raise ExperimentError(
-            f"rule={experiment.rule!r}: {needs[0]} compares with an update of the server's own; "
-            "say how many examples the server trains on, as in root=100"
-        )
-    if experiment.root is not None and not needs:
-        raise ExperimentError(f"root={experiment.root}: rule={experiment.rule!r} uses no root data")
+def limit_batch(experiment: Experiment, federation: Federation) -> tuple[Experiment, list[str]]:
+    """The experiment with a batch size that suits the clients' data, and a warning if it changed.
 
-
-def _default_model(dataset: str) -> str:
-    name = dataset.partition("(")[0].strip()
-    if name not in DEFAULT_MODELS:
-        raise ExperimentError(
-            f'model is missing: dataset={dataset!r} has no default model; give model="mlp" or '
-            'your own as model="my_module:Net"'
-        )
-    return DEFAULT_MODELS[name]
+    Batches are drawn with replacement, so a batch may be larger than a client's data.
+    """
+    given, largest = experiment.batch_size, int(federation.sizes.max())
+    used = MAX_BATCH_PER_EXAMPLE * largest
+    if given <= used:
+        return experiment, []
+    warning = (
+        f"batch_size={given:,} is far more than the {counted(largest, 'training example')} of the "
+        f"largest client. Examples are drawn with replacement, so such a batch repeats each of "
+        f"them many times and takes long. The run uses batch_size={used:,}, "
+        f"{MAX_BATCH_PER_EXAMPLE} times the examples of the largest client."
+    )
+    return experiment.model_copy(update={"batch_size": used}), [warning]
 
 
 def _builder(model: Any, federation: Federation, seed: int) -> Callable[[], nn.Module]:

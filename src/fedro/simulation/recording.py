@@ -1,28 +1,107 @@
 """Recorded runs: the training loop together with a run folder."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 
 from torch import nn
 
+from fedro.common.text import counted, percent
 from fedro.common.user_code import UserCodeError, during
 from fedro.data import Federation
-from fedro.runs import RunFolder, RunFolderError, differences, read_config
+from fedro.planning.tails import all_draws_within
+from fedro.runs import (
+    RunFolder,
+    RunFolderError,
+    differences,
+    other_configuration,
+    read_config,
+    read_given_keys,
+    read_run_json,
+)
 from fedro.server import Round, State, summarize
-from fedro.simulation.experiment import Experiment
+from fedro.simulation.experiment import Experiment, naming_the_origin, parse_changes
 from fedro.simulation.loop import simulate_rounds
 from fedro.simulation.preparation import prepare
 from fedro.simulation.setup import Setup
 
 MAY_DIFFER = ("workers", "checkpoint_every")  # keys that do not affect the result
+FROM_PLAN = ("sampled", "tolerated")  # keys that a plan for the number of rounds may have chosen
 
 
 def open_folder(setup: Setup, path: Path, resume: bool) -> RunFolder:
-    """Create the run folder, or open it again to resume its run."""
-    config, fingerprint = setup.experiment.as_dict(), setup.fingerprint()
-    if resume:
+    """Create the run folder, or open it again to resume its run, perhaps for other rounds."""
+    e, fingerprint = setup.experiment, setup.fingerprint()
+    config = e.as_dict()
+    if not resume:
+        given = setup.changed_keys
+        return RunFolder.create(path, config=config, fingerprint=fingerprint, given=given)
+    before = read_recorded(path)
+    if before.rounds == e.rounds:
         return RunFolder.resume(path, config=config, fingerprint=fingerprint, may_differ=MAY_DIFFER)
-    return RunFolder.create(path, config=config, fingerprint=fingerprint)
+    may_differ = (*MAY_DIFFER, "rounds", *FROM_PLAN)  # the fingerprint has n̂ and b̂
+    folder = RunFolder.resume(path, config=config, fingerprint=fingerprint, may_differ=may_differ)
+    try:
+        _extend(folder, before, setup)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
+
+
+def _extend(folder: RunFolder, before: Experiment, setup: Setup) -> None:
+    """Change the number of rounds of a run, and record its n̂ and b̂ with it."""
+    rounds, latest = setup.experiment.rounds, folder.latest()
+    done = before.rounds if folder.finished else 0 if latest is None else latest.round
+    if rounds <= done:
+        raise RunFolderError(
+            f"rounds={rounds}: the run in {folder.path} has {counted(done, 'round')} already; give "
+            f"more than {done}, or begin another run in another folder"
+        )
+    folder.extend({"rounds": rounds, "sampled": setup.sampled, "tolerated": setup.tolerated})
+
+
+def continued(path: Path, experiment: Experiment) -> Experiment:
+    """The experiment with which the run in a folder goes on.
+
+    If it has another number of rounds than the run began with, n̂ and b̂ stay those of the run,
+    although a plan for this number might choose others: all rounds of a run are sampled alike.
+
+    Raises:
+        RunFolderError: The run cannot have another number of rounds.
+    """
+    run, before = read_run_json(path), read_recorded(path)
+    if before.rounds != experiment.rounds and before.output == "random":
+        raise RunFolderError(
+            f"rounds={experiment.rounds}: the run in {path} has rounds={before.rounds} and "
+            'output="random", which draws the model that it returns from all of its rounds; begin '
+            "another run in another folder"
+        )
+    if before.rounds == experiment.rounds and not run.get("extensions"):
+        return experiment
+    chosen = {key: run["fingerprint"][key] for key in FROM_PLAN if getattr(experiment, key) is None}
+    return experiment.replace(**chosen)
+
+
+def extension_note(setup: Setup, path: Path) -> str | None:
+    """How another number of rounds changes the probability of no overrun; None if it stays."""
+    before, now = read_recorded(path).rounds, setup.experiment.rounds
+    if before == now:
+        return None
+    change = f"{counted(now, 'round')} instead of {before}"
+    byzantine = int(setup.byzantine.sum())
+    if not byzantine:
+        return change
+    safe, safe_before = (
+        all_draws_within(
+            setup.tolerated, setup.federation.clients, byzantine, setup.sampled, rounds
+        )
+        for rounds in (now, before)
+    )
+    return (
+        f"{change}: all of them stay within b̂ = {setup.tolerated} with probability "
+        f"{percent(safe)} ({percent(safe_before)} for {before}; wanted: "
+        f"{percent(setup.experiment.confidence)})"
+    )
 
 
 def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
@@ -48,6 +127,8 @@ def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None
         if unsaved is not None and not isinstance(error, RunFolderError):
             folder.checkpoint(unsaved.round, unsaved.tensors(), {})
         raise
+    if unsaved is not None:  # so that the run can be extended from its end
+        folder.checkpoint(unsaved.round, unsaved.tensors(), {})
     summary = summarize(
         folder.rounds(),
         sampled=setup.sampled,
@@ -55,6 +136,8 @@ def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None
         rule=setup.rule,
         examples=setup.federation.sizes.tolist(),
     )
+    data = setup.federation
+    summary |= {"test_examples": data.test_sizes.tolist(), "classes": data.classes}
     folder.finish(setup.flat.tensors(state.output), summary)
 
 
@@ -72,6 +155,11 @@ def run_into(
     the model and a summary. A run that stops for any reason can be resumed, and then gives the same
     bits as without the interruption.
 
+    With `resume`, the experiment may have another number of rounds than the run, as in
+    ``experiment.replace(rounds=100)``, also if the run is complete. The run then goes on with the
+    numbers of sampled and tolerated clients that it has, and gives the same bits as a run with
+    these numbers and this number of rounds from the start.
+
     Args:
         path: The run folder. It is created, and must not hold a run unless `resume` is true.
         experiment: The configuration of the run.
@@ -86,7 +174,8 @@ def run_into(
     Raises:
         ExperimentError: The experiment cannot be run; the message names the keys.
         RunFolderError: The folder holds a run already, a damaged run, or the run of another
-            experiment or machine, or another process uses it.
+            experiment or machine, or another process uses it; or the run cannot have this number of
+            rounds, because it has as many already, or draws its output from all of them.
         UserCodeError: A function of your own failed; the message shows the line. Correct it and
             resume the run.
 
@@ -96,6 +185,8 @@ def run_into(
         >>> for round in fedro.run_into("runs/first", experiment):  # doctest: +SKIP
         ...     print(round.round, round.train_loss)
     """
+    if resume:
+        experiment = continued(Path(path), experiment)
     setup = prepare(experiment, federation=federation, model=model)
     folder = open_folder(setup, Path(path), resume)
     return _run_in(setup, folder)
@@ -111,13 +202,33 @@ def _run_in(setup: Setup, folder: RunFolder) -> Generator[Round, None, None]:
         raise error.with_traceback(None) from error.__cause__
 
 
-def differences_to(experiment: Experiment, path: Path) -> str:
-    """One line for each key in which the run in a folder differs from this experiment."""
-    recorded = read_recorded(path)
-    given = experiment.for_clients(recorded.clients) if recorded.clients else experiment
-    return differences(recorded.as_dict(), given.as_dict(), "given now", MAY_DIFFER)
+def differences_to(
+    experiment: Experiment, path: Path, may_differ: Collection[str] = MAY_DIFFER
+) -> str:
+    """One line for each key in which the run in a folder differs from this experiment.
+
+    A key that `prepare` changed when the run began may have the given or the used value.
+    """
+    run = read_recorded(path)
+    given = (experiment.for_clients(run.clients) if run.clients else experiment).as_dict()
+    changed = read_given_keys(path).items()
+    recorded = run.as_dict() | {key: value for key, value in changed if given.get(key) == value}
+    return differences(recorded, given, "given now", may_differ)
 
 
 def read_recorded(path: Path) -> Experiment:
     """The experiment of the run in a folder."""
     return Experiment(**read_config(path))
+
+
+def read_changed(path: Path, changes: Sequence[str]) -> Experiment:
+    """The experiment of the run in a folder with changes like ``"rounds=100"``.
+
+    Raises:
+        RunFolderError: A change is not possible for a run that has begun.
+    """
+    with naming_the_origin(path / "config.toml", changes):
+        experiment = read_recorded(path).replace(**parse_changes(changes))
+    if lines := differences_to(experiment, path, (*MAY_DIFFER, "rounds")):
+        raise other_configuration(path, lines)
+    return experiment

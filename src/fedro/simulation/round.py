@@ -79,7 +79,6 @@ def choose_iterate(setup: Setup, state: State) -> State:
 
 def jobs(setup: Setup, number: int, ids: Ids, bad: NDArray[np.bool_]) -> Iterator[Job]:
     """The local training of a round: one job for each client that trains, and one for the root."""
-    e = setup.experiment
     for row, client in enumerate(ids.tolist()):
         if not bad[row] or setup.attack.trains:
             examples = partial(client_examples, setup, client, bool(bad[row]))
@@ -87,7 +86,7 @@ def jobs(setup: Setup, number: int, ids: Ids, bad: NDArray[np.bool_]) -> Iterato
             yield job._replace(restraint=setup.attack.restraint) if bad[row] else job
     if setup.root is not None:
         root = setup.root
-        yield make_job(setup, setup.sampled, lambda: root, "root batches", number, e.rounds)
+        yield make_job(setup, setup.sampled, lambda: root, "root batches", number)
 
 
 def make_job(

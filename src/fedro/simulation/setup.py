@@ -40,6 +40,13 @@ class Setup:
     tolerated: int
     root: Examples | None
     warnings: tuple[str, ...]  # to show before the run starts
+    given: Experiment  # the experiment before `prepare` changed any key of it
+
+    @property
+    def changed_keys(self) -> dict[str, Any]:
+        """The given values of the keys that `prepare` changed."""
+        used = self.experiment.as_dict()
+        return {key: value for key, value in self.given.as_dict().items() if used[key] != value}
 
     @cached_property
     def flat(self) -> FlatModel:

@@ -18,19 +18,21 @@ from fedro.server import Round, Score, divergence
 from fedro.simulation.setup import Setup
 
 
-def describe(setup: Setup) -> Panel:
-    """A panel with the setup of a run and the warnings about it."""
+def describe(setup: Setup, note: str | None = None) -> Panel:
+    """A panel with the setup of a run, a note and the warnings about it."""
     e, n = setup.experiment, setup.federation.clients
     names = (e.dataset, str(setup.attack), setup.model_name or "your model", str(setup.rule))
     dataset, attack, model, rule = map(escape, names)
     lines = [
         f"{n} clients with {dataset}, {e.byzantine} of them Byzantine ({attack})",
+        setup.federation.description(),
         f"{model} with {setup.flat.trained:,} parameters, {counted(e.local_steps, 'local step')}",
         f"{counted(e.rounds, 'round')}: sample [bold]{setup.sampled}[/], tolerate "
         f"[bold]{setup.tolerated}[/], aggregate with [bold]{rule}[/]",
         kappa_line(setup),
         f"[dim]engine {setup.engine_kind}, device {setup.device}, {e.precision}, seed {e.seed}[/]",
     ]
+    lines += [] if note is None else [escape(note)]
     lines += [f"[bold yellow]{escape(warning)}[/]" for warning in setup.warnings]
     return Panel("\n".join(lines), title="Run", title_align="left", expand=False)
 

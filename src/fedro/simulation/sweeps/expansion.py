@@ -4,20 +4,24 @@
 dict_keys(['attack=none,seed=0', 'attack=none,seed=1', 'attack=alie,seed=0', 'attack=alie,seed=1'])
 """
 
+import functools
 import hashlib
 import itertools
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedro.common.registry import unknown
+from fedro.simulation.components import check_components, default_model
 from fedro.simulation.experiment import (
     KEYS,
     Experiment,
     ExperimentError,
+    naming_the_origin,
     parse_changes,
     read_experiment,
     read_toml,
@@ -25,6 +29,7 @@ from fedro.simulation.experiment import (
 
 MAX_NAME_LENGTH = 120  # characters in the name of a run folder, without a checksum
 MAX_RUNS = 10_000
+COMPONENTS = ("rule", "attack", "dataset", "partition", "model", "root")
 
 
 def read_sweep(path: Path | str, changes: Sequence[str] = ()) -> dict[str, Experiment]:
@@ -42,7 +47,8 @@ def read_sweep(path: Path | str, changes: Sequence[str] = ()) -> dict[str, Exper
 
     Raises:
         ExperimentError: The file does not exist or is not TOML, a key is unknown, a value is not
-            allowed, or the lists make more than 10,000 runs.
+            allowed, a rule, an attack, a data set, a partition or a model cannot be made as
+            written, or the lists make more than 10,000 runs.
 
     Example:
         >>> import fedro
@@ -53,10 +59,9 @@ def read_sweep(path: Path | str, changes: Sequence[str] = ()) -> dict[str, Exper
     base = values.get("base")
     if isinstance(base, str) and (file.parent / base).is_file():
         values["base"] = str(file.parent / base)
-    try:
-        return expand({**values, **parse_changes(changes)})
-    except ExperimentError as error:
-        raise ExperimentError(f"{file}: {error}") from None
+    changed = parse_changes(changes)
+    with naming_the_origin(file, changes):
+        return expand({**values, **changed})
 
 
 def expand(values: Mapping[str, Any]) -> dict[str, Experiment]:
@@ -65,7 +70,8 @@ def expand(values: Mapping[str, Any]) -> dict[str, Experiment]:
     base, zip_groups = values.pop("base", None), _zip_groups(values.pop("zip", []))
     if base is not None:
         if not isinstance(base, str):
-            raise ExperimentError(f"base={base!r}: must be one experiment or file, not a list")
+            message = f"base={base!r}: must be one experiment or file, not a list"
+            raise ExperimentError(message, ["base"])
         values = {**read_experiment(base).as_dict(), **values}
     axes = {key: value for key, value in values.items() if _is_axis(key, value)}
     _check(values, axes, zip_groups)
@@ -73,20 +79,36 @@ def expand(values: Mapping[str, Any]) -> dict[str, Experiment]:
     points = list(itertools.islice(_points(axes, zip_groups), MAX_RUNS + 1))
     if len(points) > MAX_RUNS:
         raise ExperimentError(
-            f"these lists make more than {MAX_RUNS:,} runs: leave some values out"
+            f"these lists make more than {MAX_RUNS:,} runs: leave some values out", axes
         )
     experiments: dict[str, Experiment] = {}
     seen: set[str] = set()
+    check_once = functools.cache(_check_components)
     for name, point in zip(_names(points), points, strict=True):
         try:
             experiment = Experiment(**{**fixed, **point})
+            check_once(*(getattr(experiment, key) for key in COMPONENTS))
         except ExperimentError as error:
-            raise ExperimentError(f"in the run {name}: {error}" if axes else str(error)) from None
+            message = f"in the run {name}: {error}" if axes else str(error)
+            raise ExperimentError(message, error.keys) from None
         if (exact := experiment.model_dump_json()) in seen:
-            raise ExperimentError(f"{name} occurs twice: remove equal values from the lists")
+            message = f"{name} occurs twice: remove equal values from the lists"
+            raise ExperimentError(message, axes)
         seen.add(exact)
         experiments[name] = experiment
     return experiments
+
+
+def _check_components(*values: Any) -> None:
+    """Check the values of the keys in COMPONENTS, so that a misspelt name starts no run."""
+    experiment = Experiment(**dict(zip(COMPONENTS, values, strict=True)))
+    sys.path.insert(0, "")  # the processes of the runs find modules in the current folder, too
+    try:
+        check_components(experiment)
+    finally:
+        sys.path.remove("")
+    if experiment.model is None:
+        default_model(experiment.dataset)
 
 
 def varied_keys(experiments: Iterable[Experiment]) -> list[str]:
@@ -119,7 +141,8 @@ def _zip_groups(value: object) -> list[list[str]]:
     ):
         return value
     raise ExperimentError(
-        f'zip={value!r}: name the keys whose lists vary together, like ["sampled", "tolerated"]'
+        f'zip={value!r}: name the keys whose lists vary together, like ["sampled", "tolerated"]',
+        ["zip"],
     )
 
 
@@ -135,22 +158,23 @@ def _is_axis(key: str, value: object) -> bool:
 def _check(values: Mapping[str, Any], axes: Mapping[str, Any], groups: list[list[str]]) -> None:
     for key in values:
         if key not in Experiment.model_fields:
-            raise ExperimentError(unknown("key", key, ["base", "zip", *KEYS]))
+            raise ExperimentError(unknown("key", key, ["base", "zip", *KEYS]), [key])
     for key, items in axes.items():
         if not items:
-            raise ExperimentError(f"{key}=[]: a list needs at least one value")
+            raise ExperimentError(f"{key}=[]: a list needs at least one value", [key])
     zipped = [key for group in groups for key in group]
     for key in zipped:
         if key not in axes:
             raise ExperimentError(
-                f"zip names {key!r}, which is not a list: the lists are {[*axes]}"
+                f"zip names {key!r}, which is not a list: the lists are {[*axes]}", ["zip", key]
             )
         if zipped.count(key) > 1:
-            raise ExperimentError(f"zip names {key!r} twice")
+            raise ExperimentError(f"zip names {key!r} twice", ["zip"])
     for group in groups:
         lengths = {key: len(axes[key]) for key in group}
         if len(set(lengths.values())) > 1:
-            raise ExperimentError(f"zip: the lists must have the same length, they have {lengths}")
+            message = f"zip: the lists must have the same length, they have {lengths}"
+            raise ExperimentError(message, group)
 
 
 def _points(axes: Mapping[str, list[Any]], zipped: list[list[str]]) -> Iterable[dict[str, Any]]:
