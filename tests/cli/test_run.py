@@ -310,6 +310,37 @@ def test_the_demo_gets_more_rounds(tmp_path):
     assert {read(path.parent).summary["rounds"] for path in tmp_path.glob("*/run.json")} == {3}
 
 
+def test_a_share_of_the_clients_is_a_number_of_clients(tmp_path):
+    """In a file and with --set, with clients of the data's own number, and when resumed."""
+    (tmp_path / "share.toml").write_text('dataset = "digits"\nbyzantine = "20%"\nrounds = 2\n')
+    share = [tmp_path / "share.toml", "--set", "sampled=100%", "--set", "tolerated=20%"]
+    done = invoke("run", *share, "--out", tmp_path / "run")
+    assert done.exit_code == 0, done.output
+    assert "10 clients with digits, 2 of them Byzantine" in done.output
+    assert "sample 10, tolerate 2" in done.output
+    config = read(tmp_path / "run").config
+    assert [config[key] for key in ("clients", "byzantine", "sampled", "tolerated")] == [
+        10,
+        2,
+        10,
+        2,
+    ]
+    again = invoke("run", *share, "--resume", "--out", tmp_path / "run")
+    assert again.exit_code == 0, again.output
+    assert "is complete" in again.output
+    (tmp_path / "sweep.toml").write_text(
+        f'base = "{tmp_path / "share.toml"}"\nattack = ["none", "nan"]\n'
+    )
+    for _ in range(2):  # a second time, the runs are found
+        swept = invoke("sweep", tmp_path / "sweep.toml", "--out", tmp_path / "sweep", "--jobs", 1)
+        assert swept.exit_code == 0, swept.output
+
+
+def test_the_attacks_nan_and_inf_can_be_set(tmp_path):
+    for name in ("nan", "inf"):
+        assert read_experiment("demo", [f"attack={name}"]).attack == name
+
+
 def test_a_huge_batch_is_reduced_with_a_warning(tmp_path):
     huge = ["run", "demo", "--set", "batch_size=100000", "--set", "rounds=2", "--quiet"]
     done = invoke(*huge, "--out", tmp_path / "run")

@@ -205,6 +205,21 @@ def test_curves_can_be_read(planner) -> None:
     assert "κ = 4." in planner.get_attribute("#kappa_chart", "aria-label")
 
 
+def test_plans_for_other_numbers_of_byzantine_clients_are_compared(planner) -> None:
+    planner.wait_for_selector("#scenarios tr")
+    shown = [row.split("\t") for row in planner.inner_text("#scenarios").splitlines()]
+    for row, scenario in zip(shown, fedro.scenarios(clients=150, rounds=500), strict=True):
+        plan, more = scenario.plan, scenario.if_half_more
+        assert plan is not None
+        assert more is not None
+        assert row[0].startswith(f"{scenario.byzantine} (")
+        assert row[1:5] == [
+            f"{x:.4g}" for x in (plan.sampled, plan.tolerated, plan.kappa, plan.kappa_best)
+        ]
+        assert row[5].startswith(f"{more.byzantine}: ")
+    assert planner.locator("#scenario_chart path.line").count() == 2
+
+
 def test_fits_the_screen(planner) -> None:
     planner.fill("#confidence", "0.999999")
     planner.fill("#clients", "1000000")

@@ -27,6 +27,9 @@ def test_the_learning_rate_of_a_round():
         ({"tolerated": 1}, "tolerated is given without sampled"),
         ({"sampled": 4, "tolerated": 2}, "need 2·tolerated < sampled"),
         ({"bound": "exakt"}, "bound='exakt'"),
+        ({"byzantine": "ten"}, "byzantine='ten': write a whole number, or a share like \"10%\""),
+        ({"byzantine": "101%", "clients": 5}, "byzantine='101%': write a whole number, or a share"),
+        ({"clients": 10, "sampled": "50%", "tolerated": "60%"}, "tolerated=3 of sampled=5"),
     ],
 )
 def test_values_that_are_not_allowed_are_named(values, reason):
@@ -50,3 +53,13 @@ def test_a_rule_object_becomes_text_and_unset_keys_are_left_out():
     values = TrainingSettings(rule=nnm() | trimmed_mean(), seed=3).as_dict()
     assert (values["rule"], values["seed"]) == ("nnm | trimmed_mean", 3)
     assert "clients" not in values
+
+
+def test_shares_become_numbers_as_soon_as_the_number_of_clients_is_known():
+    shares = {"byzantine": "10%", "sampled": "20%", "tolerated": "30%"}
+    known = TrainingSettings(clients=155, **shares)
+    assert (known.byzantine, known.sampled, known.tolerated) == (16, 31, 10), "all rounded up"
+    assert known.for_clients(7) is known
+    open_ = TrainingSettings(**shares)
+    assert open_.as_dict()["byzantine"] == "10%"
+    assert open_.for_clients(155) == known

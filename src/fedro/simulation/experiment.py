@@ -246,6 +246,9 @@ def parse_change(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ExperimentError(f"cannot read --set {text!r}: write key=value, like --set rounds=100")
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key, value
+    field = Experiment.model_fields.get(key)
+    is_name = field is not None and field.annotation is str and isinstance(parsed, float)
+    return key, value if is_name else parsed  # the attacks nan and inf are names, not numbers
