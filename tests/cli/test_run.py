@@ -336,6 +336,15 @@ def test_a_share_of_the_clients_is_a_number_of_clients(tmp_path):
         assert swept.exit_code == 0, swept.output
 
 
+def test_shares_follow_the_number_of_clients():
+    shares = {"byzantine": "10%", "sampled": "40%", "tolerated": "30%"}
+    fifty = Experiment(clients=50, **shares)
+    assert (fifty.byzantine, fifty.sampled, fifty.tolerated) == (5, 20, 6)
+    hundred = fifty.replace(clients=100)
+    assert (hundred.byzantine, hundred.sampled, hundred.tolerated) == (10, 40, 12)
+    assert fifty.replace(sampled=40).tolerated == 12
+
+
 def test_the_attacks_nan_and_inf_can_be_set(tmp_path):
     for name in ("nan", "inf"):
         assert read_experiment("demo", [f"attack={name}"]).attack == name
@@ -377,7 +386,17 @@ def test_a_huge_batch_is_reduced_with_a_warning(tmp_path):
         (["demo", "--set", "byzantine=25"], "half or more are Byzantine"),
         (["demo", "--set", "sampled=51"], "sampled=51"),
         (["demo", "--set", "sampled=4"], "sampled=4"),
-        (["demo", "--set", "rule=bulyan"], "n ≥ 4b+3"),
+        (
+            ["demo", "--set", "rule=bulyan", "--set", "sampled=9", "--set", "tolerated=3"],
+            "--set rule=bulyan --set sampled=9 --set tolerated=3: rule='bulyan' with sampled=9",
+        ),
+        (["demo", "--set", "byzantine=60%"], "--set byzantine=60%: byzantine=30 of 50 clients"),
+        (
+            ["demo", "--set", "byzantine=ten%"],
+            "fedro: --set byzantine='ten%': write a whole number",
+        ),
+        (["demo", "--set", "byzantine=0.1"], 'write a whole number, or a share like "10%"'),
+        (["demo", "--set", "tolerated=10%"], "tolerated is given without sampled"),
         (["demo", "--set", "device=cuda"], "PyTorch sees 0 CUDA devices here"),
         (["demo", "--set", "device=gpu"], "device='gpu'"),
         (["demo", "--set", "device=meta"], "device='meta'"),

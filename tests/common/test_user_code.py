@@ -3,6 +3,7 @@
 import functools
 import json
 import pickle
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -85,7 +86,12 @@ def test_functions_of_the_package_are_not_wrapped() -> None:
     assert isinstance(user_code("rule", functools.partial(helper)), UserCode)
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, LookupError])
+def test_a_users_function_that_exits_has_failed() -> None:
+    with pytest.raises(UserCodeError, match="SystemExit"), user_code("model", helper):
+        sys.exit(0)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit, LookupError])
 def test_what_passes(kind: type[BaseException]) -> None:
     with pytest.raises(kind), user_code("rule", helper, (LookupError,)):
         raise kind

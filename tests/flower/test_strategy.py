@@ -139,7 +139,7 @@ def test_what_the_rule_cannot_tolerate_is_not_tried(tmp_path):
     plan = fedro.plan(clients=60, byzantine=3, rounds=20, sampled=19, rule="bulyan")
     grid = FakeGrid(14)
     strat = strategy(plan=plan, folder=tmp_path / "run", max_void_rounds=1)
-    with pytest.raises(TooFewRepliesError, match=r"14 nodes online: .*needs n ≥ 4b\+3"):
+    with pytest.raises(TooFewRepliesError, match="14 nodes online, 3 may be Byzantine: no sample"):
         start(strat, grid, 3)
     assert grid.sent == []
     (line,) = read(tmp_path / "run").rounds
@@ -357,6 +357,8 @@ def test_plain_averaging_is_warned_of(caplog):
 
 def test_the_rule_is_the_plans_and_a_plan_for_another_is_refused(caplog):
     plan = fedro.plan(clients=150, byzantine=15, rounds=500, rule="median")
+    same = fedro.plan(clients=150, byzantine=15, rounds=500, rule="krum")
+    FedRo(plan=same, rule="krum(original=False)")  # the default, written out
     assert FedRo(plan=plan).settings.rule == FedRo(plan=plan, rule=median()).settings.rule
     message = (
         r"rule='krum', but the plan is for 'median', and its κ does not hold for another rule: "

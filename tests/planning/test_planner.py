@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import hypergeom
+from scipy.stats import binom, hypergeom
 
 import fedro
 from fedro.common.text import percent
@@ -168,7 +168,7 @@ def test_a_rule_is_planned_for_only_where_it_may_be_used(monkeypatch: pytest.Mon
         """Needs more than three times as many rows."""
         return rows.combine(rows.mean_of(np.arange(rows.n)))
 
-    with pytest.raises(ValueError, match="third with n=26 rows and b=9: needs 3b < n"):
+    with pytest.raises(ValueError, match=r"sampled/2 that third allows \(3b < n\) is safe"):
         fedro.plan(**PAPER, sampled=26, rule=third())
     with pytest.raises(ValueError, match="needs 3b < n"):
         fedro.plan(clients=10, byzantine=4, rounds=5, rule=third())
@@ -176,6 +176,33 @@ def test_a_rule_is_planned_for_only_where_it_may_be_used(monkeypatch: pytest.Mon
     assert 3 * plan.tolerated < plan.sampled == 28
     assert plan.kappa == 9
     assert any("which third allows (3b < n)" in sentence for sentence in plan.why)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_every_size_that_is_named_for_bulyan_is_one_that_it_can_use(dropout: float) -> None:
+    plan = fedro.plan(**PAPER, rule="bulyan", dropout=dropout)
+    bulyan = parse_rule("bulyan")
+    for size in (plan.at(plan.n_min), plan.at(plan.sampled), plan.at(150)):
+        assert size is not None
+        bulyan.kappa(size.sampled, size.tolerated)  # raises unless n ≥ 4b+3
+    needed = 4 * plan.tolerated + 3
+    assert plan.margin == plan.sampled - needed + 1
+    outlook = plan.if_more(23)
+    assert outlook.tolerated is None or 4 * outlook.tolerated + 3 <= plan.sampled
+    void = binom.cdf(needed - 1, plan.sampled, 1 - dropout)
+    safe = hypergeom.cdf(plan.tolerated, 150, 15, plan.sampled) ** 500
+    assert plan.confidence_achieved == pytest.approx(safe * (1 - void) ** 500)
+    assert plan.confidence_achieved >= 0.99
+    smaller = fedro.plan(**PAPER, rule="bulyan", dropout=dropout, max_fraction=0.3)
+    assert smaller.received >= 4 * smaller.tolerated + 3
+
+
+def test_nothing_is_proved_for_more_than_are_tolerated() -> None:
+    plan = fedro.plan(clients=100, byzantine=20, rounds=1, confidence=0.6, sampled=31)
+    assert (plan.tolerated, plan.likely_byzantine) == (7, 9)
+    assert plan.kappa_likely is None
+    assert plan.kappa_mean == plan.kappa  # 6.2 on average, rounded up to 7
+    assert any("nothing is proved, because they are more" in sentence for sentence in plan.why)
 
 
 def test_a_factory_must_be_called() -> None:
@@ -234,6 +261,7 @@ def test_shares_of_the_clients() -> None:
     assert fedro.plan(clients=150, byzantine="10%", rounds=500) == fedro.plan(**PAPER)
     assert fedro.plan(clients=155, byzantine="10%", rounds=9).byzantine == 16, "rounded up"
     assert fedro.plan(**PAPER, sampled="20%").sampled == 30
+    assert fedro.plan(**PAPER, sampled="20%", available=75).sampled == 30, "of all clients"
     assert fedro.plan(**PAPER, available="66.9%").available == 100, "rounded down"
 
 

@@ -80,9 +80,14 @@ def test_more_byzantine_clients_than_tolerated():
     assert "client_lr" in told([line(error=1e9), *[lost()] * 10])  # within the tolerance
 
 
+def test_a_rule_that_makes_nan_of_finite_updates():
+    problem = told([line(), line(1, byzantine=[], error=None), *[lost(2)] * 10])
+    assert "In round 1, the rule nnm | trimmed_mean made NaN or Inf of finite updates" in problem
+
+
 def test_attackers_whose_updates_alone_are_used():
     rounds = [line(error=1e30), *[{**lost(i), "void": None} for i in range(12)]]
-    assert "used no update of an honest client" in told(rounds, MEAN)
+    assert "made no progress: no honest loss was finite" in told(rounds, MEAN)
     older = [{k: v for k, v in each.items() if k != "diverged"} for each in rounds]
     assert told(older, MEAN) == told(rounds, MEAN)
 

@@ -1,5 +1,7 @@
 """The summary of a run, from the lines of its rounds."""
 
+import pytest
+
 from fedro.rules import parse_rule
 from fedro.server import summarize
 
@@ -49,3 +51,13 @@ def test_a_mean_with_an_unknown_value_is_unknown():
     summary = summarize(rounds, sampled=7, tolerated=2, rule=RULE)
     assert summary["mean_of_last"]["accuracy"] is None
     assert summary["mean_of_last"]["loss"] == 1.0
+
+
+def test_the_evaluation_at_an_old_end_counts_only_if_it_was_due():
+    scores = {9: 0.1, 19: 0.2, 24: 0.9, 29: 0.3, 39: 0.4}
+    rounds = [
+        line(score=score(scores[number]) if number in scores else None) for number in range(40)
+    ]
+    summary = summarize(rounds, sampled=7, tolerated=2, rule=RULE, evaluate_every=10)
+    assert summary["mean_of_last"]["accuracy"] == pytest.approx(0.3)
+    assert summary["final"]["accuracy"] == 0.4

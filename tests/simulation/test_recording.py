@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from scipy.stats import hypergeom
 from torch import nn
 
-from fedro.common.text import percent
+from fedro.common.text import percent, to_toml
 from fedro.runs import RunFolderError, read
 from fedro.simulation.experiment import Experiment
 from fedro.simulation.loop import run
@@ -83,7 +83,7 @@ def comparable(path):
     rounds, model, summary = outcome(path)
     for line in rounds:
         line.pop("score", None), line.pop("final", None)
-    return rounds, model, summary["final"]
+    return rounds, model, {key: value for key, value in summary.items() if key != "seconds"}
 
 
 @pytest.fixture(scope="module")
@@ -243,3 +243,19 @@ def test_a_batch_much_larger_than_the_data_is_reduced_and_announced(tmp_path):
     assert f"batch_size: {10 * most} in the run, 32" in differences_to(other, tmp_path / "run")
     with pytest.raises(RunFolderError, match=f"batch_size: {10 * most} in the run, 32 given now"):
         run_into(tmp_path / "run", other, resume=True)
+
+
+def test_a_run_goes_on_with_its_numbers_whatever_a_plan_would_choose_now(finished, tmp_path):
+    """As if the run had been begun with a version whose plan chose others."""
+    path = tmp_path / "run"
+    old = PLANNED.replace(sampled=19, tolerated=6)
+    with closing(run_into(path, old)) as rounds:
+        next(rounds)
+    run = json.loads((path / "run.json").read_text())
+    config = {k: v for k, v in tomllib.loads(run["config"]).items() if k not in numbers(PLANNED)}
+    run["config"] = to_toml(config)
+    (path / "run.json").write_text(json.dumps(run))
+    (path / "config.toml").write_text(run["config"])
+    assert numbers(PLANNED) != {"sampled": 19, "tolerated": 6}
+    rest = list(run_into(path, PLANNED, resume=True))
+    assert {len(round_.sampled) for round_ in rest} == {19}

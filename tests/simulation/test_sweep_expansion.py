@@ -175,3 +175,11 @@ def test_errors_name_the_file_or_the_change(
     with pytest.raises(ExperimentError) as error:
         read_sweep(path, [change])
     assert str(error.value).startswith(message.format(file=path))
+
+
+def test_shares_of_a_base_follow_the_clients_of_the_sweep(tmp_path):
+    base = tmp_path / "base.toml"
+    base.write_text('clients = 30\nbyzantine = "10%"\nsampled = "50%"\ntolerated = "20%"\n')
+    expanded = expand({"base": str(base), "clients": [30, 60, 100]})
+    counts = [(e.byzantine, e.sampled, e.tolerated) for e in expanded.values()]
+    assert counts == [(3, 15, 3), (6, 30, 6), (10, 50, 10)]

@@ -19,7 +19,7 @@ from fedro.rules import DEFAULT_RULE
 if TYPE_CHECKING:
     from fedro.planning import Outlook, Plan, Scenario
 
-PAGE_SHARE = "10%"  # of Byzantine clients, where the page starts if no number is given
+PAGE_SHARE = 0.1  # of Byzantine clients, near which the page starts if no number is given
 
 
 @app.command("plan")
@@ -108,7 +108,7 @@ def plan_command(
     if byzantine is None:
         compared = scenarios(**options)
         as_dict: dict[str, Any] = {"scenarios": [scenario.as_dict() for scenario in compared]}
-        shown = plan(byzantine=PAGE_SHARE, **options) if html is not None else None
+        shown = _plan_for_page(compared) if html is not None else None
     else:
         shown = plan(byzantine=count_or_share("byzantine", byzantine), **options)
         compared, as_dict = [], shown.as_dict()
@@ -123,6 +123,14 @@ def plan_command(
         show_plan(shown)
     for line in written:
         print(line)
+
+
+def _plan_for_page(compared: "list[Scenario]") -> "Plan":
+    """The plan with which the page starts if no number of Byzantine clients is given."""
+    plans = [scenario.plan for scenario in compared if scenario.plan is not None]
+    if not plans:
+        raise ValueError("there is no plan to show: no number of Byzantine clients can be met")
+    return min(plans, key=lambda plan: abs(plan.byzantine / plan.clients - PAGE_SHARE))
 
 
 def _write(

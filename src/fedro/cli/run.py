@@ -111,7 +111,7 @@ def run_one(
     console: "Console",
 ) -> None:
     """Run one experiment into its folder."""
-    from fedro.simulation.experiment import ExperimentError, read_experiment
+    from fedro.simulation.experiment import ExperimentError, naming_the_changes, read_experiment
     from fedro.simulation.preparation import prepare
     from fedro.simulation.recording import continued, read_changed
     from fedro.simulation.terminal import print_warning
@@ -127,7 +127,8 @@ def run_one(
         assert out is not None
         experiment = continued(out, experiment)
     out = out or default_folder(Path(config or "run").stem)
-    setup = prepare(experiment)
+    with naming_the_changes(changes):
+        setup = prepare(experiment)
     for warning in setup.warnings if console.quiet else ():
         print_warning(warning)
     run_and_show(setup, out, resume, tensorboard, console)
@@ -147,13 +148,12 @@ def run_and_show(
         if folder.finished:
             console.print(f"The run in {out} is complete.", **PLAIN)
         else:
-            latest = folder.latest()
-            start = 0 if latest is None else latest.round
+            folder.latest()  # goes back to it
             log = tensorboard_log(out / "tensorboard") if tensorboard else None
             try:
                 with (
                     during("", f"The run is saved. {continue_with(out)}"),
-                    terminal.show_progress(setup, start, console) as show,
+                    terminal.show_progress(setup, folder.rounds(), console) as show,
                     closing(recorded_run(setup, folder)) as rounds,
                 ):
                     for round_ in rounds:

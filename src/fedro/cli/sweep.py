@@ -51,13 +51,14 @@ def sweep(
     from rich.console import Console
 
     from fedro.simulation.sweeps import read_sweep
+    from fedro.simulation.sweeps.terminal import problems_of
 
     import_from_current_folder()
     out = out or Path("runs") / Path(config).stem
     experiments = read_sweep(config, changes or [])
     outcomes = run_and_show(experiments, out, jobs, Console(quiet=quiet))
     failed = {name: each.error for name, each in outcomes.items() if each.error is not None}
-    for name, error in failed.items() if quiet else ():
+    for name, error in {**problems_of(outcomes), **failed}.items() if quiet else ():
         print(f"fedro: {name}: {error}", file=sys.stderr)
     if failed:
         print(f"fedro: {len(failed)} of {len(outcomes)} runs failed", file=sys.stderr)

@@ -192,6 +192,10 @@ class Options(Mapping[str, Option]):
     def __len__(self) -> int:
         return len(self._options)
 
+    def defaults(self) -> dict[str, Any]:
+        """The default of each option that has one."""
+        return {name: option.default for name, option in self.items() if not option.required}
+
     def __str__(self) -> str:
         """The options with their defaults, as in ``(tau=2.0)``; empty if there are none."""
         texts = [

@@ -118,7 +118,9 @@ class UserCode:
         trace: TracebackType | None,
     ) -> None:
         """Turn an exception of the user's code into a `UserCodeError`."""
-        if not isinstance(error, Exception) or isinstance(error, (UserCodeError, *self.passing)):
+        if not isinstance(error, (Exception, SystemExit)):
+            return
+        if isinstance(error, (UserCodeError, *self.passing)):
             return
         where = failed_line(error, self.function) or definition(self.function)
         error.__traceback__ = from_users_line(error.__traceback__)

@@ -76,7 +76,8 @@ def checked_rule(rule: str | Rule | None, plan: Plan) -> Rule:
     text = str(parsed)
     if parsed.b is not None:
         raise ValueError(f"rule={text!r} names b: leave it out, the plan has it")
-    if plan.rule is not None and text != plan.rule:
+    planned = plan.planned_rule.rule
+    if planned is not None and parsed.complete != planned.complete:
         raise ValueError(
             f"rule={text!r}, but the plan is for {plan.rule!r}, and its κ does not hold for "
             f"another rule: leave rule out, or plan with fedro.plan(rule={text!r}, …)"

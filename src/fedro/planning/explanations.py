@@ -15,8 +15,6 @@ from fedro.planning.feasibility import (
     least,
     tolerated_at,
 )
-from fedro.planning.planned_rule import PlannedRule
-from fedro.rules import ANY, MAJORITY
 
 if TYPE_CHECKING:
     from fedro.planning.planner import Plan
@@ -29,6 +27,11 @@ def no_safe_sample(problem: PlanningProblem) -> str:
     """The error if no n̂ is safe."""
     at_dropout = f" at dropout {problem.dropout:g}" if problem.dropout else ""
     advice = [] if problem.bound == "exact" else ["use bound='exact'"]
+    if problem.rule.condition:
+        advice.append(
+            f"use another rule, since {problem.rule} needs {problem.rule.condition} for n replies "
+            "of which it tolerates b"
+        )
     if problem.dropout:
         advice += [_retries_advice(problem, None), "expect fewer dropouts"]
     return (
@@ -62,21 +65,10 @@ def _retries_advice(problem: PlanningProblem, sampled: int | None) -> str:
     return f"allow {counted(retries, 'retry', 'retries')} (retries={retries})"
 
 
-def needed_size(rule: PlannedRule) -> str:
-    """The condition on n and b of a rule that needs more than a majority; else nothing."""
-    entries = rule.rule.entries if rule.rule is not None else []
-    return ", ".join(str(entry.valid) for entry in entries if entry.valid not in (MAJORITY, ANY))
-
-
 def no_sample_reaches(goal: Goal) -> str:
     """The error if no n̂ meets the limit."""
     problem, rule = goal.problem, goal.rule
     n, b = problem.population, problem.byzantine
-    if goal.max_best is not None and (condition := needed_size(rule)):
-        return (
-            f"no sample of up to {n} clients fits rule='{rule}', which needs {condition} for n "
-            "replies of which it tolerates b: use another rule, or plan for fewer Byzantine clients"
-        )
     kappa = rule.kappa(n, b)
     everyone = f"κ = {kappa:.4g} and " if kappa is not None else ""
     return (
@@ -95,7 +87,7 @@ def unsafe_sample(
 ) -> str:
     """The error if the n̂ that the user gave is not safe or misses the goal."""
     received = problem.received(sampled)
-    if tolerated is not None and received <= 2 * tolerated:
+    if tolerated is not None and received < problem.least_replies(tolerated):
         return (
             f"sampled={sampled} has to tolerate {tolerated}, but only about {received} would "
             "reply: most rounds would be void; sample more"
@@ -108,11 +100,13 @@ def unsafe_sample(
             "more, or allow more"
         )
     larger = f"; every size from {n_all} on works" if n_all else ""
+    condition = problem.rule.condition
+    allowed = f" that {problem.rule} allows ({condition})" if condition else ""
     retry = ""
     if problem.dropout and (retries := enough_retries(problem, sampled)) is not None:
         retry = f"; {sampled} would work with {counted(retries, 'retry', 'retries')}"
     return (
-        f"sampled={sampled}: no tolerated < sampled/2 is safe with confidence "
+        f"sampled={sampled}: no tolerated < sampled/2{allowed} is safe with confidence "
         f"{problem.confidence:g} by the {problem.bound} bound. "
         f"The least that works is {n_min}{larger}{retry}"
     )
@@ -174,7 +168,7 @@ def _how_good(plan: "Plan") -> str:
             "to outvote them, and would save few messages."
         )
     if plan.max_best is not None:
-        valid = needed_size(plan.planned_rule)
+        valid = plan.planned_rule.condition
         also = f", and which {plan.rule} allows ({valid})" if valid else ""
         return (
             f"{plan.sampled} is the smallest sample with which the best possible κ, r = b̂/(n̂−2b̂), "
@@ -204,11 +198,14 @@ def whose_kappa(plan: "Plan") -> str:
 
 
 def _ordinary_rounds(plan: "Plan") -> str:
+    likely = f"with {plan.likely_byzantine}, which 95% of the draws do not exceed, "
+    if plan.kappa_likely is None:
+        likely += "nothing is proved, because they are more than tolerated"
+    else:
+        likely += f"it is {plan.kappa_likely:.4g}"
     return (
         f"Most rounds have fewer Byzantine clients, {plan.mean_byzantine:.3g} on average. With "
-        f"{math.ceil(plan.mean_byzantine)} of them the proved κ is {plan.kappa_mean:.4g}; with "
-        f"{plan.likely_byzantine}, which 95% of the draws do not exceed, it is "
-        f"{plan.kappa_likely:.4g}."
+        f"{math.ceil(plan.mean_byzantine)} of them the proved κ is {plan.kappa_mean:.4g}; {likely}."
     )
 
 
@@ -229,8 +226,9 @@ def _how_many_reply(plan: "Plan") -> Iterator[str]:
     yield (
         f"If each invited client stays silent with probability {percent(plan.dropout)}, "
         f"independently, about {plan.received} of {plan.sampled} reply. A draw is void if "
-        f"{2 * plan.tolerated} or fewer do; at most {plan.retries} of {plan.problem.draws} draws "
-        f"are void with probability {percent(enough)}. κ is that of {plan.received} replies."
+        f"{plan.problem.least_replies(plan.tolerated) - 1} or fewer do; at most {plan.retries} of "
+        f"{plan.problem.draws} draws are void with probability {percent(enough)}. κ is that "
+        f"of {plan.received} replies."
     )
     if plan.sampled - plan.tolerated <= 2 * plan.tolerated:
         yield (

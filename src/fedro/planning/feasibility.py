@@ -10,13 +10,13 @@ from the effects of rounding n̂ to whole clients.
 import math
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 
 from fedro.common.checks import number
 from fedro.planning import theory
-from fedro.planning.planned_rule import PlannedRule, best_possible
+from fedro.planning.planned_rule import ANY_RULE, PlannedRule, best_possible
 from fedro.planning.tails import binomial_log_cdf, hypergeometric_log_cdf
 
 BOUNDS = {
@@ -37,6 +37,19 @@ class PlanningProblem:
     dropout: float
     confidence: float
     bound: str
+    rule: PlannedRule = field(default=ANY_RULE, repr=False, compare=False)
+
+    def least_replies(self, tolerated: int) -> int:
+        """The fewest replies with which a round is not void: 2b̂+1, or what the rule needs."""
+        return self.rule.least_rows(tolerated, self.population)
+
+    def largest_tolerated(self, sampled: int) -> int:
+        """The largest b̂ that n̂ replies allow; −1 if there is none."""
+        below_half = (sampled - 1) // 2
+        if not self.rule.condition:
+            return below_half
+        tolerances = range(below_half + 1)
+        return bisect_left(tolerances, True, key=lambda b: self.least_replies(b) > sampled) - 1
 
     @cached_property
     def log_confidence(self) -> float:
@@ -67,8 +80,8 @@ class PlanningProblem:
         return math.log1p(-math.exp(log_fail)) if log_fail < 0 else -math.inf
 
     def log_enough(self, sampled: int, tolerated: int) -> float:
-        """ln P[at most `retries` draws are void]; a draw is void with 2b̂ replies or fewer."""
-        missing_allowed = sampled - 2 * tolerated - 1
+        """ln P[at most `retries` draws are void], because too few reply."""
+        missing_allowed = sampled - self.least_replies(tolerated)
         if self.dropout == 0.0 or missing_allowed < 0:
             return 0.0 if missing_allowed >= 0 else -math.inf
         valid = binomial_log_cdf(missing_allowed, sampled, self.dropout)
@@ -95,9 +108,9 @@ class PlanningProblem:
 
     @cached_property
     def max_tolerated(self) -> int:
-        """The largest useful b̂: the one for sampling everyone, else the largest below half."""
+        """The largest useful b̂: the one for sampling everyone, else the largest that is allowed."""
         everyone = tolerated_at(self, self.population)
-        return (self.population - 1) // 2 if everyone is None else everyone
+        return max(0, self.largest_tolerated(self.population)) if everyone is None else everyone
 
 
 def least(holds: Callable[[int], bool], low: int, high: int) -> int | None:
@@ -111,17 +124,17 @@ def least(holds: Callable[[int], bool], low: int, high: int) -> int | None:
 
 
 def tolerated_at(problem: PlanningProblem, sampled: int) -> int | None:
-    """The smallest safe b̂ < n̂/2 for this n̂, or None.
+    """The smallest safe b̂ that n̂ replies allow, or None.
 
     A larger b̂ makes a draw safer, but void more easily. The loop starts without void draws and
     raises b̂ to what the remaining confidence demands until nothing changes, which gives the least
     solution.
     """
-    below_half = (sampled - 1) // 2
+    most = problem.largest_tolerated(sampled)
 
     def demanded(by: int) -> int | None:
         need = problem.log_confidence - problem.log_enough(sampled, by)
-        return least(lambda b: problem.log_safe(sampled, b) >= need, by, below_half)
+        return least(lambda b: problem.log_safe(sampled, b) >= need, by, most)
 
     tolerated, larger = 0, demanded(0)
     while larger is not None and larger != tolerated:
@@ -213,7 +226,8 @@ class SampleSearch:
     def _starts(self, tolerated: int) -> list[int]:
         """The least odd n̂ that outvotes b̂ and is good with it, and the least even one."""
         starts: list[int] = []
-        for first in (2 * tolerated + 1, 2 * tolerated + 2):
+        fewest = self.problem.least_replies(tolerated)
+        for first in (fewest, fewest + 1):
             sizes = range(first, self.problem.population + 1, 2)
             # The first size can be good although κ grows with n̂, as the median's does.
             if sizes and self.good(first, tolerated):
@@ -226,10 +240,10 @@ class SampleSearch:
     def _hopeless(self, tolerated: int, sampled: int, need: float) -> bool:
         """Whether more clients must reply than may be sampled: a quick test that saves a search.
 
-        `likely` is the n̂ at which 2b̂+1 replies are expected. If it is too small for enough
+        `likely` is the n̂ at which just enough replies are expected. If it is too small for enough
         replies and already too large to be safe, no n̂ is both.
         """
-        likely = -(-(2 * tolerated + 1) // self.problem.reply_rate)
+        likely = -(-self.problem.least_replies(tolerated) // self.problem.reply_rate)
         if not sampled < likely <= self.problem.population:
             return False
         few = self.problem.log_enough(likely, tolerated) < need
@@ -281,7 +295,7 @@ class Goal:
     def met(self, sampled: int, tolerated: int) -> bool:
         """Whether the expected replies are enough for the rule, and the limit is met."""
         received = self.problem.received(sampled)
-        if received <= 2 * tolerated:
+        if received < self.problem.least_replies(tolerated):
             return False
         if self.max_fraction is not None:
             limit = self.fraction_limit
@@ -290,8 +304,7 @@ class Goal:
             kappa = expected_kappa(self.problem, self.rule, sampled, tolerated)
             return kappa is not None and kappa <= self.max_kappa * (1 + 1e-12)
         if self.max_best is not None:
-            best = best_possible(received, tolerated)
-            return best <= self.max_best * (1 + 1e-12) and self.rule.valid(received, tolerated)
+            return best_possible(received, tolerated) <= self.max_best * (1 + 1e-12)
         return True
 
     @cached_property

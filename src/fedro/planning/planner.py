@@ -101,9 +101,11 @@ class Plan:
         kappa: The κ proved for the rule with n̂ and b̂, for the expected number of replies.
         kappa_best: r = b̂/(n̂−2b̂), the least κ that any rule can have, for the same replies.
         mean_byzantine: The mean number of Byzantine clients in a draw.
-        kappa_mean: The κ proved for the rule if that many (rounded up) are Byzantine.
+        kappa_mean: The κ proved for the rule if that many (rounded up) are Byzantine; None if they
+            are more than tolerated.
         likely_byzantine: The number of Byzantine clients that 95% of the draws do not exceed.
-        kappa_likely: The κ proved for the rule if that many are Byzantine.
+        kappa_likely: The κ proved for the rule if that many are Byzantine; None if they are more
+            than tolerated.
         kappa_everyone: The κ proved for the rule if every client is sampled.
         max_kappa: The limit on the rule's κ that n̂ had to meet, or None.
         max_fraction: The limit on b̂/n̂ that n̂ had to meet, or None.
@@ -161,8 +163,8 @@ class Plan:
 
     @property
     def margin(self) -> int:
-        """n̂ − 2b̂: a round is void if this many replies are missing."""
-        return self.sampled - 2 * self.tolerated
+        """A round is void if this many replies are missing: n̂ − 2b̂, or fewer if the rule says."""
+        return self.sampled - self.problem.least_replies(self.tolerated) + 1
 
     @property
     def why(self) -> tuple[str, ...]:
@@ -180,7 +182,7 @@ class Plan:
         """
         tolerated = tolerated_at(self.problem, sampled)
         received = self.problem.received(sampled)
-        if tolerated is None or received <= 2 * tolerated:
+        if tolerated is None or received < self.problem.least_replies(tolerated):
             return None
         kappa = expected_kappa(self.problem, self.planned_rule, sampled, tolerated)
         return SampleSize(sampled, tolerated, kappa, best_possible(received, tolerated))
@@ -291,8 +293,9 @@ def plan(
     """
     clients = count("clients", clients, 1, MAX_COUNT)
     rounds = count("rounds", rounds, 1, MAX_COUNT)
-    problem = _problem(clients, byzantine, rounds, confidence, bound, dropout, available, retries)
     planned = planned_rule(rule)
+    problem = _problem(clients, byzantine, rounds, confidence, bound, dropout, available, retries)
+    problem = replace(problem, rule=planned)
     _check_robust(planned, problem)
     recommended = sampled is None
     goal = make_goal(problem, planned, max_kappa, max_fraction, recommended)
@@ -305,20 +308,19 @@ def plan(
     drawable = "the clients that can be drawn"
     if sampled is None:
         sampled = _recommend(problem, goal)
-    size = share_of("sampled", sampled, problem.population, of=drawable)
+    size = share_of("sampled", sampled, clients, of="the clients")
     size = count("sampled", size, 1, problem.population, drawable)
     tolerated = tolerated_at(problem, size)
     if tolerated is None or not goal.met(size, tolerated):
         raise ValueError(unsafe_sample(problem, size, tolerated, goal, n_min, n_all))
-    if planned.rule is not None:
-        planned.rule.kappa(problem.received(size), tolerated)  # raises if it may not be used
-
     n_th, n_opt, impossibility = _paper_thresholds(problem)
     mean = size * problem.byzantine / problem.population
     likely = hypergeometric_quantile(LIKELY, problem.population, problem.byzantine, size)
 
     def kappa_with(bad: int) -> float | None:
-        return expected_kappa(problem, planned, size, tolerated, min(bad, tolerated))
+        if bad > tolerated:
+            return None
+        return expected_kappa(problem, planned, size, tolerated, bad)
 
     return Plan(
         sampled=size,

@@ -111,6 +111,15 @@ class Rule:
         return hash(str(self))
 
     @property
+    def complete(self) -> "Rule":
+        """The same rule with all options written out, also those with their defaults."""
+        stages = [
+            Stage(stage.name, {**entry.options.defaults(), **stage.options})
+            for stage, entry in zip(self.stages, self.entries, strict=True)
+        ]
+        return Rule(tuple(stages), self.b)
+
+    @property
     def entries(self) -> list[RuleEntry]:
         """The entries of the stages in the table `RULES`."""
         return [RULES[stage.name] for stage in self.stages]

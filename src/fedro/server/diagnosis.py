@@ -47,7 +47,7 @@ def diagnose(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | Non
         changed = "never changed" if failed == len(rounds) else "did not change any more"
         event = f"{which} {were} void: the model {changed}."
     else:
-        event = f"{which} used no update of an honest client."
+        event = f"{which} made no progress: no honest loss was finite, or no honest update usable."
     return f"{event} {_cause(rounds, ended, tolerated, rule)}"
 
 
@@ -133,19 +133,24 @@ def _cause_of_divergence(rounds: Sequence[Line], tolerated: int, rule: Rule) -> 
     for line in rounds[:first]:
         byzantine = len(line["byzantine"] or ())
         overrun = byzantine > tolerated
-        if not byzantine or not (line["takeover"] or _moved_far(line)):
-            continue
-        if not is_robust(rule):
+        attacked = bool(byzantine) and (line["takeover"] or _moved_far(line))
+        if attacked and not is_robust(rule):
             return (
                 f"The attack destroyed the model, most likely in round {line['round']}: the rule "
                 f"{rule} withstands no Byzantine client. Use a robust rule, such as "
                 "nnm | trimmed_mean."
             )
-        if overrun:
+        if attacked and overrun:
             return (
                 f"The attack destroyed the model, most likely in round {line['round']}, which "
                 f"sampled {byzantine} Byzantine clients and tolerates {tolerated}. Let "
                 "`fedro plan` choose how many to sample and to tolerate."
+            )
+        if _not_finite_from_finite(line):
+            return (
+                f"In round {line['round']}, the rule {rule} made NaN or Inf of finite updates. If "
+                "the rule is your own, look for a division by zero in it; otherwise the updates "
+                "are too large for float32."
             )
     lr = rounds[first].get("lr")
     known = isinstance(lr, (int, float)) and math.isfinite(lr)
@@ -154,6 +159,14 @@ def _cause_of_divergence(rounds: Sequence[Line], tolerated: int, rule: Rule) -> 
         f"The most likely cause is that {rate} is too large: lower it. Otherwise look for NaN in "
         "the model and the data."
     )
+
+
+def _not_finite_from_finite(line: Line) -> bool:
+    """Whether the aggregate was not finite although the honest updates were; JSON has null."""
+    error, variance = line.get("error"), line.get("variance")
+    if line["void"] is not None or variance is None or not math.isfinite(variance):
+        return False
+    return error is None or not math.isfinite(error)
 
 
 def _moved_far(line: Line) -> bool:

@@ -10,6 +10,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PrivateAttr,
     ValidationError,
     WrapValidator,
     field_validator,
@@ -23,7 +24,8 @@ from fedro.rules import DEFAULT_RULE, Rule
 
 def _or_share(value: object, check: Callable[[object], int]) -> object:
     """Accept a share like "10%" in place of a number; `TrainingSettings` resolves it."""
-    if isinstance(value, str) and not is_share(value):
+    is_fraction = isinstance(value, float) and 0 < value < 1
+    if is_fraction or (isinstance(value, str) and not is_share(value)):
         raise ValueError('write a whole number, or a share like "10%"')
     return value if is_share(value) else check(value)
 
@@ -103,6 +105,7 @@ class TrainingSettings(BaseModel):
     )
     checkpoint_every: Count = key(10, "The number of rounds between checkpoints.")
     seed: Natural = key(0, "The seed of all random streams.")
+    _shares: dict[str, str] = PrivateAttr(default_factory=dict)  # as given, by key
 
     def __init__(self, **values: Any) -> None:
         if strange := [name for name in values if name not in type(self).model_fields]:
@@ -110,11 +113,16 @@ class TrainingSettings(BaseModel):
             raise self.error(message, strange[:1])
         try:
             super().__init__(**_resolve_shares(values))
+            self._shares = {key: value for key, value in values.items() if is_share(value)}
         except ValidationError as error:
             raise self.error(*first_problem(error, values)) from None
         except ValueError as error:  # about a share
             message = str(error)
-            raise self.error(message, _keys_in(message, values)) from None
+            raise self.error(message, [message.partition("=")[0]]) from None
+
+    def as_given(self) -> dict[str, Any]:
+        """The keys that are set, as TOML values; shares of the clients are still shares."""
+        return {**self.as_dict(), **self._shares}
 
     def for_clients(self, clients: int) -> Self:
         """The settings for this many clients, in which no number of clients is a share.
@@ -125,7 +133,7 @@ class TrainingSettings(BaseModel):
         shares = (self.byzantine, self.sampled, self.tolerated)
         if not any(map(is_share, shares)):
             return self
-        return type(self)(**{**self.as_dict(), "clients": clients})
+        return type(self)(**{**self.as_given(), "clients": clients})
 
     @field_validator("rule", mode="before")
     @classmethod
@@ -145,12 +153,12 @@ class TrainingSettings(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "TrainingSettings":
+        if self.tolerated is not None and self.sampled is None:
+            raise ValueError("tolerated is given without sampled: give both, or leave both out")
         if is_share(self.sampled) or is_share(self.tolerated):
             return self  # checked when the number of clients is known
         if self.sampled is not None and self.clients is not None and self.sampled > self.clients:
             raise ValueError(f"sampled={self.sampled} of clients={self.clients}: too many")
-        if self.tolerated is not None and self.sampled is None:
-            raise ValueError("tolerated is given without sampled: give both, or leave both out")
         if 2 * (self.tolerated or 0) >= (self.sampled or math.inf):
             raise ValueError(
                 f"tolerated={self.tolerated} of sampled={self.sampled}: need 2·tolerated < sampled"

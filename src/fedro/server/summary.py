@@ -16,15 +16,20 @@ def summarize(
     sampled: int,
     tolerated: int,
     rule: Rule,
+    evaluate_every: int = 1,
     examples: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Reduce the lines of rounds.jsonl to a few numbers.
 
     The scores are those of the final model, never of the best one. In a deployment nobody knows
     who is Byzantine: the fields that depend on it, and `examples` (how many each client trains
-    on), are None. `problem` says why the run has failed although it is complete, or is None.
+    on), are None. A run that was extended also evaluated where it ended before; such a score counts
+    only if its round was due for one. `problem` says why the run has failed although it is
+    complete, or is None.
     """
-    scores = [line["score"] for line in rounds if line.get("score")][-EVALUATIONS_IN_MEAN:]
+    due = [*rounds[evaluate_every - 1 : -1 : evaluate_every], rounds[-1]]
+    scores = [line["score"] for line in due if line.get("score")]
+    scores = scores[-EVALUATIONS_IN_MEAN:]
     last = scores[-1] if scores else dict.fromkeys(SCORE_KEYS)
     known = all(line["byzantine"] is not None for line in rounds)
     byzantine = [len(line["byzantine"]) for line in rounds] if known else []

@@ -14,6 +14,7 @@ from fedro.runs import read
 from fedro.simulation.experiment import Experiment, ExperimentError, parse_changes, read_experiment
 from fedro.simulation.preparation import prepare
 from fedro.simulation.recording import run_into
+from fedro.simulation.terminal import print_warning
 
 DEMO_ATTACKS = {
     "none": "no attack",
@@ -65,6 +66,8 @@ def run_demo(out: Path, changes: Sequence[str], console: Console, resume: bool =
         if (problem := summary.get("problem")) is not None:
             name = "plain averaging" if rule == AVERAGING else f"FedRo ({rule})"
             text = f"{name} under {DEMO_ATTACKS[attack]}: {problem}"
+            if console.quiet:
+                print_warning(text)
             console.print(Text(text, style="yellow"), soft_wrap=True)
     note = f"Accuracy of the final models on the honest clients' test data. The runs are in {out}"
     console.print(note, markup=False, highlight=False, soft_wrap=True)

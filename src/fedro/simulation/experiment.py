@@ -1,5 +1,6 @@
 """An experiment: a TOML file, or ``Experiment(dataset="digits", …)`` in Python."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,7 +121,7 @@ equal to 1
 
     def replace(self, **changes: Any) -> "Experiment":
         """A copy with some keys changed, checked like a new experiment."""
-        return Experiment(**{**self.as_dict(), **changes})
+        return Experiment(**{**self.as_given(), **changes})
 
     def as_dict(self) -> dict[str, Any]:
         """The keys that are set, as TOML values, in the order of the reference."""
@@ -202,6 +203,22 @@ def naming_the_origin(file: Path, changes: Sequence[str]) -> Iterator[None]:
         else:
             message = f"{_as_options(blamed, texts)}: {message}"
         raise ExperimentError(message, error.keys) from None
+
+
+@contextmanager
+def naming_the_changes(changes: Sequence[str]) -> Iterator[None]:
+    """Begin the message of an error with the changes of the keys that it names, if there are any.
+
+    This is for errors that need the data or the plan, and so do not know where a value is from.
+    """
+    texts = {parse_change(text)[0]: text for text in changes}
+    try:
+        yield
+    except ValueError as error:
+        named = [key for key in texts if re.search(rf"\b{key}=", str(error))]
+        if not named:
+            raise
+        raise ExperimentError(f"{_as_options(named, texts)}: {error}", named) from error
 
 
 def _as_options(keys: Sequence[str], texts: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from fedro.data import Examples, Federation, make_federation
 from fedro.models import FlatModel, build, seeded_module
 from fedro.planning import plan
 from fedro.planning.tails import all_draws_within
-from fedro.rules import Rule, parse_rule
+from fedro.rules import NoAggregateError, Rule, parse_rule
 from fedro.server import is_robust
 from fedro.simulation.client import evaluate, local_update
 from fedro.simulation.components import check_rule, default_model
@@ -88,7 +88,11 @@ def _prepare(experiment: Experiment, federation: Federation | None, model: Any) 
     given, (experiment, more) = experiment, limit_batch(experiment, federation)
     warnings += more
     check_rule(rule, experiment)
-    rule.kappa(sampled, tolerated)  # raises if the rule cannot be used with these numbers
+    try:
+        rule.kappa(sampled, tolerated)
+    except NoAggregateError as error:
+        numbers = f"sampled={sampled} and tolerated={tolerated}"
+        raise ExperimentError(f"rule={experiment.rule!r} with {numbers}: {error}") from None
     name = None if model else experiment.model or default_model(experiment.dataset)
     setup = Setup(
         experiment=experiment,

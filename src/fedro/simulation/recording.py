@@ -36,9 +36,10 @@ def open_folder(setup: Setup, path: Path, resume: bool) -> RunFolder:
         given = setup.changed_keys
         return RunFolder.create(path, config=config, fingerprint=fingerprint, given=given)
     before = read_recorded(path)
+    may_differ = [*MAY_DIFFER, *FROM_PLAN]  # the fingerprint has n̂ and b̂
     if before.rounds == e.rounds:
-        return RunFolder.resume(path, config=config, fingerprint=fingerprint, may_differ=MAY_DIFFER)
-    may_differ = (*MAY_DIFFER, "rounds", *FROM_PLAN)  # the fingerprint has n̂ and b̂
+        return RunFolder.resume(path, config=config, fingerprint=fingerprint, may_differ=may_differ)
+    may_differ.append("rounds")
     folder = RunFolder.resume(path, config=config, fingerprint=fingerprint, may_differ=may_differ)
     try:
         _extend(folder, before, setup)
@@ -63,8 +64,9 @@ def _extend(folder: RunFolder, before: Experiment, setup: Setup) -> None:
 def continued(path: Path, experiment: Experiment) -> Experiment:
     """The experiment with which the run in a folder goes on.
 
-    If it has another number of rounds than the run began with, n̂ and b̂ stay those of the run,
-    although a plan for this number might choose others: all rounds of a run are sampled alike.
+    If the experiment leaves n̂ and b̂ to the plan, they stay those of the run, although a plan for
+    another number of rounds, or one of a later version, might choose others: all rounds of a run
+    are sampled alike.
 
     Raises:
         RunFolderError: The run cannot have another number of rounds.
@@ -76,8 +78,6 @@ def continued(path: Path, experiment: Experiment) -> Experiment:
             'output="random", which draws the model that it returns from all of its rounds; begin '
             "another run in another folder"
         )
-    if before.rounds == experiment.rounds and not run.get("extensions"):
-        return experiment
     chosen = {key: run["fingerprint"][key] for key in FROM_PLAN if getattr(experiment, key) is None}
     return experiment.replace(**chosen)
 
@@ -134,6 +134,7 @@ def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None
         sampled=setup.sampled,
         tolerated=setup.tolerated,
         rule=setup.rule,
+        evaluate_every=setup.experiment.evaluate_every,
         examples=setup.federation.sizes.tolist(),
     )
     data = setup.federation
@@ -207,9 +208,11 @@ def differences_to(
 ) -> str:
     """One line for each key in which the run in a folder differs from this experiment.
 
-    A key that `prepare` changed when the run began may have the given or the used value.
+    A key that `prepare` changed when the run began may have the given or the used value, and what
+    the experiment leaves to the plan may have any.
     """
     run = read_recorded(path)
+    may_differ = [*may_differ, *(key for key in FROM_PLAN if getattr(experiment, key) is None)]
     given = (experiment.for_clients(run.clients) if run.clients else experiment).as_dict()
     changed = read_given_keys(path).items()
     recorded = run.as_dict() | {key: value for key, value in changed if given.get(key) == value}

@@ -44,10 +44,17 @@ def kappa_line(setup: Setup) -> str:
 
 
 @contextmanager
-def show_progress(setup: Setup, start: int, console: Console) -> Iterator[Callable[[Round], None]]:
+def show_progress(
+    setup: Setup, before: list[dict[str, Any]], console: Console
+) -> Iterator[Callable[[Round], None]]:
     """A progress bar over the rounds; yields the function that updates it after a round.
 
     Above the bar, it says in which round losses of honest clients became NaN or Inf.
+
+    Args:
+        setup: The setup of the run.
+        before: The lines of the rounds that are done already.
+        console: Where to show the bar.
     """
     columns = (
         TextColumn("round"),
@@ -58,9 +65,9 @@ def show_progress(setup: Setup, start: int, console: Console) -> Iterator[Callab
     )
     with Progress(*columns, console=console, transient=True) as bar:
         rounds = setup.experiment.rounds
-        task = bar.add_task("", total=rounds, completed=start, status="")
+        task = bar.add_task("", total=rounds, completed=len(before), status="")
         last: Score | None = None
-        lines: list[dict[str, Any]] = []
+        lines = list(before)
 
         def show(round_: Round) -> None:
             nonlocal last

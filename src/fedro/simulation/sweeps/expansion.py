@@ -11,7 +11,8 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def expand(values: Mapping[str, Any]) -> dict[str, Experiment]:
         if not isinstance(base, str):
             message = f"base={base!r}: must be one experiment or file, not a list"
             raise ExperimentError(message, ["base"])
-        values = {**read_experiment(base).as_dict(), **values}
+        with _modules_in_current_folder():
+            values = {**read_experiment(base).as_given(), **values}
     axes = {key: value for key, value in values.items() if _is_axis(key, value)}
     _check(values, axes, zip_groups)
     fixed = {key: value for key, value in values.items() if key not in axes}
@@ -102,13 +104,20 @@ def expand(values: Mapping[str, Any]) -> dict[str, Experiment]:
 def _check_components(*values: Any) -> None:
     """Check the values of the keys in COMPONENTS, so that a misspelt name starts no run."""
     experiment = Experiment(**dict(zip(COMPONENTS, values, strict=True)))
-    sys.path.insert(0, "")  # the processes of the runs find modules in the current folder, too
-    try:
+    with _modules_in_current_folder():
         check_components(experiment)
-    finally:
-        sys.path.remove("")
     if experiment.model is None:
         default_model(experiment.dataset)
+
+
+@contextmanager
+def _modules_in_current_folder() -> Iterator[None]:
+    """Find modules in the current folder, as the processes of the runs do."""
+    sys.path.insert(0, "")
+    try:
+        yield
+    finally:
+        sys.path.remove("")
 
 
 def varied_keys(experiments: Iterable[Experiment]) -> list[str]:

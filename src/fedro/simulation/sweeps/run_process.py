@@ -81,9 +81,12 @@ def train(
     from fedro.runs import read
     from fedro.simulation.experiment import Experiment
     from fedro.simulation.preparation import prepare
-    from fedro.simulation.recording import recorded_run
+    from fedro.simulation.recording import continued, recorded_run
 
-    setup = prepare(Experiment(**config))
+    experiment = Experiment(**config)
+    if (path / "run.json").exists():
+        experiment = continued(path, experiment)
+    setup = prepare(experiment)
     accuracy, last_report = None, 0.0
     with open_when_free(setup, path) as folder:
         if not folder.finished:

@@ -90,13 +90,18 @@ def results(
     return Group(*parts)
 
 
-def _notes(outcomes: Mapping[str, Outcome]) -> list[str]:
-    """A line for each run that is complete and has come to nothing."""
-    problems = {
+def problems_of(outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+    """Why runs that are complete have come to nothing, by name."""
+    return {
         name: outcome.summary["problem"]
         for name, outcome in outcomes.items()
         if outcome.summary is not None and outcome.summary.get("problem") is not None
     }
+
+
+def _notes(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """A line for each run that is complete and has come to nothing."""
+    problems = problems_of(outcomes)
     shown = list(problems.items())[:MAX_NOTES]
     lines = [f"[yellow]{escape(name)}:[/] {escape(problem)}" for name, problem in shown]
     if len(problems) > MAX_NOTES:
