@@ -68,23 +68,6 @@ def test_nnm_before_the_trimmed_mean_attains_its_kappa(n: int, b: int) -> None:
     assert parse_rule("nnm | trimmed_mean", b=b).kappa(n) == pytest.approx(4 * lower_bound(n, b))
 
 
-@given(st.data())
-def test_nnm_moves_no_honest_row_far_from_the_honest_mean_on_average(data: st.DataObject) -> None:
-    """(1/|S|)·Σ_S ‖y_i − x̄‖² ≤ 4b/(n−b)·variance, for inputs as an attacker would choose them."""
-    n = data.draw(st.integers(3, 12))
-    b = data.draw(st.integers(1, (n - 1) // 2))
-    d = data.draw(st.integers(1, 3))
-    coordinates = st.one_of(st.integers(-3, 3), st.floats(-3, 3))
-    values = data.draw(st.lists(coordinates, min_size=n * d, max_size=n * d))
-    x = np.array(values, dtype=np.float64).reshape(n, d)
-    honest = x[: n - b]
-    center = honest.mean(axis=0)
-    variance = ((honest - center) ** 2).sum(axis=1).mean()
-    mixed = oracle.nnm(x, b)[: n - b]
-    moved = ((mixed - center) ** 2).sum(axis=1).mean()
-    assert moved <= 4 * b / (n - b) * variance + 1e-12
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("text", PROVED)
 @given(st.data())
@@ -132,8 +115,11 @@ def test_kappa_grows_with_the_byzantine_rows_up_to_the_worst_case(text: str) -> 
 
 
 @given(st.data())
-def test_nnm_with_fewer_byzantine_rows_moves_honest_rows_less(data: st.DataObject) -> None:
-    """(1/|S|)·Σ_S ‖y_i − x̄‖² ≤ (4f(n−f) + (b−f)(n−b))/(n−b)²·variance for f ≤ b Byzantine rows."""
+def test_nnm_moves_no_honest_row_far_from_the_honest_mean_on_average(data: st.DataObject) -> None:
+    """(1/|S|)·Σ_S ‖y_i − x̄‖² ≤ (4f(n−f) + (b−f)(n−b))/(n−b)²·variance for f ≤ b Byzantine rows.
+
+    With f = b this is 4b/(n−b)·variance.
+    """
     n = data.draw(st.integers(3, 12))
     b = data.draw(st.integers(1, (n - 1) // 2))
     byzantine = data.draw(st.integers(0, b))
