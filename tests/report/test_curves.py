@@ -35,7 +35,7 @@ EVERY_ROUND = ("train-loss", "kappa")
         ("fairness", "worst tenth", lambda line: line.get("score", {}).get("worst")),
         ("loss", "", lambda line: line.get("score", {}).get("loss")),
         ("train-loss", "", lambda line: line["train_loss"]),
-        ("kappa", "κ proved", lambda line: line["kappa_proved"]),
+        ("kappa", "κ proved for the rule", lambda line: line["kappa_proved"]),
     ],
 )
 def test_charts_over_rounds_are_the_lines_of_the_folders(

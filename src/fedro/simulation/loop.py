@@ -54,12 +54,17 @@ def run(
     if isinstance(setup, Experiment):
         setup = prepare(setup, federation=federation, model=model)
     state = state or State(0, setup.start)
+    check_model_of(state, setup)
+    return _public_rounds(setup, state)
+
+
+def check_model_of(state: State, setup: Setup) -> None:
+    """Raise ValueError if the model of a state is not one of this run."""
     if state.model.shape != setup.start.shape:
         raise ValueError(
             f"the model of this state has {len(state.model)} numbers, but the model of this run "
             f"has {len(setup.start)}"
         )
-    return _public_rounds(setup, state)
 
 
 def _public_rounds(setup: Setup, state: State) -> Generator[Round, None, None]:
@@ -76,6 +81,7 @@ def simulate_rounds(
 
     `earlier` are the lines of the rounds before, as in rounds.jsonl.
     """
+    check_model_of(state, setup)
     lines, last = [*earlier], setup.experiment.rounds
     with setup.make_engine() as engine:
         for number in range(state.round, last):
