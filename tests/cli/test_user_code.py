@@ -102,10 +102,15 @@ RULE = """
     ("bug", "reason"),
     [
         ("scores = rows.n / 0", "ZeroDivisionError: division by zero"),
-        ("raise ValueError('three\\nlines\\nof text')", "ValueError: three\n  lines\n  of text"),
-        (
+        pytest.param(
+            "raise ValueError('three\\nlines\\nof text')",
+            "ValueError: three\n  lines\n  of text",
+            marks=pytest.mark.soak,
+        ),
+        pytest.param(
             "rows.combine(np.ones(3))",
             "ValueError: weights has shape (3,): need one for each of 7 rows",
+            marks=pytest.mark.soak,
         ),
     ],
     ids=["a bug", "an error of its own", "wrong use of the package"],
