@@ -19,7 +19,7 @@ from fake_flower import (
 )
 from fedro.flower.layout import ArrayLayout
 from fedro.flower.messaging import send_and_collect
-from fedro.flower.replies import receive, receive_updates
+from fedro.flower.replies import Received, receive, receive_updates
 
 
 def received(behave, arrays=None, nodes=5, timeout=10.0):
@@ -29,7 +29,8 @@ def received(behave, arrays=None, nodes=5, timeout=10.0):
     answers = send_and_collect(grid, invite(arrays, nodes), timeout, time.clock)
     updates = torch.full((nodes, layout.width), torch.nan)
     start = layout.vector(arrays)
-    found, metrics, rows = receive_updates(answers, grid.nodes, updates, start, layout, "arrays")
+    found = Received(grid.nodes)
+    metrics, rows = receive_updates(answers, found, updates, start, layout, "arrays")
     assert sorted(metrics) == rows.tolist() == found.usable
     return found, updates, rows, time
 
@@ -97,7 +98,7 @@ WRONG = {
     "nothing": (broken(data=b""), "is not a NumPy array"),
     "deep header": (broken(data=header("(" * 9000)), "is not a NumPy array"),
     "another format": (broken(stype="pickle"), "not written as a NumPy array"),
-    "a claim that is no text": (broken(data=None), "unreadable: TypeError"),
+    "a claim that is no text": (broken(data=None), "could not be read: TypeError"),
 }
 
 
@@ -163,9 +164,8 @@ def test_two_replies_of_a_node_are_none():
 
 
 def test_uninvited_replies_are_only_counted():
-    (message,) = invite(model(), 1)
-    answers = [(FIRST + 9, honest(1.0)(message)), (1, raises(message))]
-    found = receive(answers, [FIRST], lambda row, message: pytest.fail("taken"))
+    answers = [(FIRST + 9, lambda: pytest.fail("read")), (1, lambda: pytest.fail("read"))]
+    found = receive(answers, Received([FIRST]), lambda row, message: pytest.fail("taken"))
     assert (found.uninvited, found.missing) == (2, {FIRST: "did not answer"})
 
 

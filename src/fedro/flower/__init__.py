@@ -13,9 +13,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedro.flower.flat_arrays import flat_arrays
     from fedro.flower.strategy import FedRo, TooFewRepliesError
 
-__all__ = ["FedRo", "TooFewRepliesError"]
+MODULES = {"FedRo": "strategy", "TooFewRepliesError": "strategy", "flat_arrays": "flat_arrays"}
+__all__ = ["FedRo", "TooFewRepliesError", "flat_arrays"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,7 +28,7 @@ def __getattr__(name: str) -> Any:
         import flwr  # noqa: F401
     except ImportError:
         raise ImportError("fedro.flower needs Flower: pip install 'fedro[flower]'") from None
-    return getattr(importlib.import_module("fedro.flower.strategy"), name)
+    return getattr(importlib.import_module(f"fedro.flower.{MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

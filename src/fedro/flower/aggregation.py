@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from logging import INFO, WARNING
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.common.logger import log
+from flwr.serverapp.strategy import Result
 
 from fedro.flower.ledger import Ledger
 from fedro.flower.messaging import NodeReply
@@ -81,15 +82,16 @@ def aggregate_updates(
     if session.draw is not None:
         updates = session.updates(session.draw.sampled)
         with timed(round_, "train"):
-            received, metrics, usable = receive_updates(
+            metrics, usable = receive_updates(
                 replies,
-                session.invited,
+                session.received,
                 updates,
                 session.state.model,
                 session.layout,
                 settings.arrays_key,
+                session.reading,
             )
-        record_replies(settings, session, received)
+        record_replies(settings, session, session.received)
         with timed(round_, "aggregate"):
             aggregate(
                 round_,
@@ -149,7 +151,7 @@ def aggregate_evaluations(session: Session, replies: Iterable[NodeReply]) -> Met
     def take(row: int, message: Message) -> None:
         claimed[row] = metrics_of(message)
 
-    received = receive(replies, session.evaluators, take)
+    received = receive(replies, Received(session.evaluators), take, session.reading)
     usable = [claimed[row] for row in received.usable]
     metrics = robust_metrics(usable, session.evaluation_draw.tolerated)
     session.metrics["evaluate"] = metrics
@@ -160,3 +162,16 @@ def aggregate_evaluations(session: Session, replies: Iterable[NodeReply]) -> Met
     missing, rejected = by_number(session.ledger, received)
     session.lost_evaluations = {"missing": missing, "rejected": rejected}
     return as_record(metrics)
+
+
+def restore_metrics(result: Result, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Add the metrics of the rounds before, from the lines of rounds.jsonl, to a result."""
+    for line in lines:
+        for kind, target in (
+            ("train", result.train_metrics_clientapp),
+            ("evaluate", result.evaluate_metrics_clientapp),
+        ):
+            means = line["metrics"].get(kind, {})
+            record = as_record({name: RobustMean(**mean) for name, mean in means.items()})
+            if record is not None:
+                target[line["round"] + 1] = record

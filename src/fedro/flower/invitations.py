@@ -12,7 +12,9 @@ from flwr.serverapp import Grid
 from fedro.common.streams import derived
 from fedro.common.text import counted
 from fedro.common.user_code import UserCode
+from fedro.flower.flat_arrays import FORM_KEY
 from fedro.flower.messaging import SYSTEM_CLOCK, Clock, one_line
+from fedro.flower.replies import Received
 from fedro.flower.session import Draw, Session
 from fedro.flower.settings import StrategySettings
 from fedro.planning import Plan
@@ -93,16 +95,36 @@ def invite_to_train(
         return []
     session.draw = draw
     warn_if_unplanned(draw, plan)
-    if session.draws >= plan.problem.draws:
-        allowed = counted(plan.problem.draws, "draw")
-        raise ValueError(f"the plan is for {allowed}, and all are used up: plan for more rounds")
-    session.draws += 1
     session.invited = draw_nodes(session.seed, round_.round, nodes, draw.sampled)
+    session.received = Received(session.invited)
+    count_draw(session, plan)
     numbers = [session.ledger.number(node) for node in session.invited]
     round_.sampled = np.array(numbers, dtype=np.int64)
     log(INFO, "configure_train: invited %d of %d nodes", draw.sampled, draw.available)
-    record = RecordDict({settings.arrays_key: arrays, settings.config_key: client_config})
+    record = content(settings, session, arrays, client_config)
     return [Message(record, node, MessageType.TRAIN) for node in session.invited]
+
+
+def count_draw(session: Session, plan: Plan) -> None:
+    """Count the draw of this round, or raise if the plan does not cover it."""
+    round, allowed = session.current_round.round, plan.problem.draws
+    if session.draw_log.is_new(round, session.invited) and session.draws >= allowed:
+        raise ValueError(
+            f"the plan is for {counted(allowed, 'draw')}, and all are used up (a round that ran "
+            "again with other nodes counts twice): start a new run whose plan has more retries, as "
+            "in fedro.plan(retries=20, …)"
+        )
+    session.draw_log.add(round, session.invited)
+
+
+def content(
+    settings: StrategySettings, session: Session, arrays: ArrayRecord, config: ConfigRecord
+) -> RecordDict:
+    """What a message to a client holds: the model and the config record."""
+    if settings.flat:
+        arrays = session.layout.flat_record(session.layout.vector(arrays))
+        config = ConfigRecord({**config, FORM_KEY: session.layout.flat_form.to_text()})
+    return RecordDict({settings.arrays_key: arrays, settings.config_key: config})
 
 
 def invite_to_evaluate(
@@ -124,7 +146,7 @@ def invite_to_evaluate(
     session.evaluators = draw_nodes(seed, server_round - 1, nodes, draw.sampled)
     log(INFO, "configure_evaluate: invited %d of %d nodes", draw.sampled, draw.available)
     client_config = ConfigRecord({**config, "server-round": server_round})
-    record = RecordDict({settings.arrays_key: arrays, settings.config_key: client_config})
+    record = content(settings, session, arrays, client_config)
     return [Message(record, node, MessageType.EVALUATE) for node in session.evaluators]
 
 

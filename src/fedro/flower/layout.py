@@ -3,6 +3,8 @@
 Parameters come first in the vector, then statistics such as those of BatchNorm. Arrays of integers
 are not in the vector; the server keeps its own copy. Arrays from clients are untrusted: the size
 that a header claims is compared with the bytes that are there before anything is allocated.
+
+A model can also travel in its flat form, as one array (`fedro.flower.flat_arrays`).
 """
 
 import io
@@ -18,9 +20,13 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedro.flower.flat_arrays import FLAT, FlatForm, Slot
+
 STATISTICS = ("running_mean", "running_var")
+COUNTERS = ("num_batches_tracked",)  # integers that need no training
 FLOATS = ("float16", "float32", "float64")
 MAX_HEADER_BYTES = 10_000  # NumPy's own limit
+MAX_METRICS_BYTES = 2**20  # in a reply, besides the arrays
 HEADER_READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -48,6 +54,12 @@ class ArrayLayout:
     def __init__(self, arrays: ArrayRecord, statistics: Collection[str] | None = None) -> None:
         dtypes = {name: np.dtype(array.dtype) for name, array in arrays.items()}
         floats = [name for name, dtype in dtypes.items() if str(dtype) in FLOATS]
+        for name, dtype in dtypes.items():
+            if str(dtype) not in FLOATS and dtype.kind not in "iub":
+                raise ValueError(
+                    f"the model's array {name!r} has the type {dtype}, which cannot be aggregated: "
+                    f"use {', '.join(FLOATS)}; a complex array can be sent as two real ones"
+                )
         if strange := sorted({*(statistics or ())} - {*floats}):
             raise ValueError(f"statistics={strange[0]!r}: the model has no such array of floats")
         chosen = statistics
@@ -70,8 +82,26 @@ class ArrayLayout:
         has_float64 = any(slot.dtype == "float64" for slot in self.slots.values())
         self.dtype = torch.float64 if has_float64 else torch.float32
 
+    @property
+    def untrained(self) -> list[str]:
+        """The arrays of integers that are not known counters. They are never trained."""
+        return [name for name in self.kept if last_part(name) not in COUNTERS]
+
+    @property
+    def max_reply_bytes(self) -> int:
+        """More bytes than an honest reply can have, with numbers of any type."""
+        numbers = self.width + sum(math.prod(array.shape) for array in self.kept.values())
+        return 8 * numbers + MAX_HEADER_BYTES * len(self.names) + MAX_METRICS_BYTES
+
     def write(self, arrays: Mapping[str, Array], row: Tensor, minus: Tensor | None = None) -> None:
-        """Write a model, minus another vector, into a row, or raise UnusableReply."""
+        """Write a model, minus another vector, into a row, or raise UnusableReply.
+
+        The model may have its named arrays, or be in its flat form.
+        """
+        if FLAT in arrays and len(arrays) == 1:
+            flat = read_floats(FLAT, arrays[FLAT], (self.width,))
+            subtract_into(row.numpy(), flat, 0 if minus is None else minus.numpy())
+            return
         if unknown := [name for name in arrays if name not in self.names]:
             raise UnusableReply(
                 f"holds {len(unknown)} arrays that the model does not have: {unknown[0]!r}"
@@ -81,9 +111,8 @@ class ArrayLayout:
         numbers, others = row.numpy(), None if minus is None else minus.numpy()
         for name, slot in self.slots.items():
             values = read_floats(name, arrays[name], slot.shape).reshape(-1)
-            out, subtract = numbers[slot.place], 0 if others is None else others[slot.place]
-            with np.errstate(over="ignore", invalid="ignore"):  # `screen` rejects what overflows
-                np.subtract(values, subtract, out=out, casting="same_kind")
+            minus_values = 0 if others is None else others[slot.place]
+            subtract_into(numbers[slot.place], values, minus_values)
 
     def vector(self, arrays: Mapping[str, Array]) -> Tensor:
         """The server's own model as one vector (width,)."""
@@ -111,6 +140,17 @@ class ArrayLayout:
     def record(self, vector: Tensor) -> ArrayRecord:
         """The model as Flower sends it."""
         return ArrayRecord({name: Array(value) for name, value in self.ndarrays(vector).items()})
+
+    @property
+    def flat_form(self) -> FlatForm:
+        """How the model is written as one array."""
+        slots = [Slot(name, slot.dtype, slot.shape) for name, slot in self.slots.items()]
+        kept = [Slot(name, a.dtype, tuple(a.shape)) for name, a in self.kept.items()]
+        return FlatForm(self.names, slots, kept)
+
+    def flat_record(self, vector: Tensor) -> ArrayRecord:
+        """The model in its flat form."""
+        return self.flat_form.record(vector.numpy(), [a.numpy() for a in self.kept.values()])
 
     @property
     def fingerprint(self) -> str:
@@ -141,6 +181,14 @@ def read_floats(name: str, array: Array, shape: tuple[int, ...]) -> NDArray[np.f
         return np.empty(shape, dtype)
     numbers = np.frombuffer(array.data, dtype, offset=start.tell())
     return numbers.reshape(shape, order="F" if fortran else "C")
+
+
+def subtract_into(
+    out: NDArray[np.floating], values: NDArray[np.floating], minus: NDArray[np.floating] | int
+) -> None:
+    """Write values − minus; `screen` rejects what overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.subtract(values, minus, out=out, casting="same_kind")
 
 
 def last_part(name: str) -> str:

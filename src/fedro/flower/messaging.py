@@ -1,26 +1,26 @@
-"""Send messages to nodes and collect their replies, one node at a time.
+"""Send messages to nodes and collect their replies until all have arrived or time is up.
 
-Flower's own `send_and_receive` pulls all replies in one call. A single reply that cannot be
-unpacked then ends the run, and the sender of a reply is whatever the sender wrote. Here the server
-pulls each reply by the id of the message that it answers. So the server knows which node replied,
-and a malformed reply affects no other.
+Flower's own `send_and_receive` reads all replies in one call. A single reply that cannot be read
+then ends the run, and one that is half sent holds up the others. Here the server collects each
+reply as soon as it is complete, knows by the message that it answers which node sent it, and reads
+one at a time.
 """
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from fedro.flower.internals import HttpReplies, is_deployment
+
 MAX_READ_ATTEMPTS = 3  # for one reply
-SECONDS_PER_PULL = 10.0  # then the next node gets its turn, and the pull continues in its thread
-SECONDS_TO_RECONNECT = 30.0  # for one call to reach the SuperLink
 SECONDS_PAST_DEADLINE = 600.0  # until a message expires; clocks may differ by this much
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 1.0  # pause before all pending nodes are polled again
 
-NodeReply = tuple[int, Message | str]  # a node, and its reply or the reason why there is none
+Reply = Callable[[], Message] | str  # a function that reads the reply, or why there is none
+NodeReply = tuple[int, Reply]
 
 
 class Clock(NamedTuple):
@@ -33,77 +33,122 @@ class Clock(NamedTuple):
 SYSTEM_CLOCK = Clock()
 
 
-class Pull:
-    """One attempt to pull a reply, in a thread, because a half-uploaded reply blocks Flower."""
+class ReplyLimits(NamedTuple):
+    """How large a reply may be."""
 
-    def __init__(self, grid: Grid, message_id: str) -> None:
-        self.messages: list[Message] = []
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(grid, message_id), daemon=True)
-        self._thread.start()
+    max_bytes: int
+    max_arrays: int
 
-    def _run(self, grid: Grid, message_id: str) -> None:
+
+NO_ARRAYS = ReplyLimits(2**20, 0)
+
+
+class Replies(Protocol):
+    """The replies to some messages, wherever they are."""
+
+    def sweep(self, message_ids: Sequence[str]) -> Iterator[tuple[str, Reply]]:
+        """Yield the replies to these messages that are complete. Nothing waits."""
+
+    def why_missing(self, message_id: str) -> str | None:
+        """Why there is no reply to a message, if anything is known."""
+
+
+class LocalReplies:
+    """The replies in a simulation, where the nodes are part of this program."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._errors: dict[str, list[str]] = {}
+
+    def sweep(self, message_ids: Sequence[str]) -> Iterator[tuple[str, Reply]]:
+        """Ask for each reply; give up one that Flower cannot unpack."""
+        for key in message_ids:
+            try:
+                messages = list(self._grid.pull_messages([key]))
+            except Exception as error:
+                self._errors.setdefault(key, []).append(one_line(error))
+                if len(self._errors[key]) == MAX_READ_ATTEMPTS:
+                    yield key, f"could not be read: {self._errors[key][-1]}"
+            else:
+                yield from ((key, already_read(message)) for message in messages)
+
+    def why_missing(self, message_id: str) -> str | None:
+        """The last error, because Flower may deliver a reply only once."""
+        errors = self._errors.get(message_id)
+        return f"could not be read: {errors[-1]}" if errors else None
+
+
+class RemoteReplies:
+    """The replies of real nodes, which the SuperLink holds."""
+
+    def __init__(self, http: HttpReplies) -> None:
+        self._http = http
+        self._trouble: str | None = None
+
+    def sweep(self, message_ids: Sequence[str]) -> Iterator[tuple[str, Reply]]:
+        """Download what is there. A SuperLink that is gone may be back at the next sweep."""
         try:
-            self.messages = list(grid.pull_messages([message_id]))
-        except BaseException as error:  # `finished` handles it in the waiting thread
-            self.error = error
+            for key, upload in self._http.sweep(message_ids):
+                yield key, upload.read
+            self._trouble = None
+        except ConnectionError as error:
+            self._trouble = one_line(str(error))
 
-    def finished(self, wait: float) -> bool:
-        """Wait up to `wait` seconds; raise what must stop the run, like KeyboardInterrupt."""
-        self._thread.join(wait)
-        finished = not self._thread.is_alive()
-        if finished and self.error is not None and not isinstance(self.error, Exception):
-            raise self.error
-        return finished
+    def why_missing(self, message_id: str) -> str | None:
+        """Whether the SuperLink was gone at the end, or the reply is not complete."""
+        if self._trouble is not None:
+            return f"the SuperLink could not be reached: {self._trouble}"
+        return "did not finish sending its reply" if self._http.incomplete(message_id) else None
 
 
 def send_and_collect(
-    grid: Grid, messages: Sequence[Message], timeout: float, clock: Clock = SYSTEM_CLOCK
+    grid: Grid,
+    messages: Sequence[Message],
+    timeout: float,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    limits: ReplyLimits = NO_ARRAYS,
+    enough: Callable[[float], bool] = lambda seconds: False,
 ) -> Iterator[NodeReply]:
     """Send the messages and yield each reply as it arrives, until all have arrived or time is up.
 
-    Messages expire soon after the timeout, so that nodes that come back late do no useless work.
+    Messages expire soon after the timeout, so that nodes that come back late do no useless work. A
+    reply that is complete before the deadline always counts, because the last look is after it.
+
+    Args:
+        grid: Flower's connection to the nodes.
+        messages: One message for each node.
+        timeout: How many seconds to wait for replies.
+        clock: The time functions to use.
+        limits: How large a reply may be.
+        enough: Called with the seconds that have passed; if it returns True, the wait is over.
     """
     for message in messages:
         message.metadata.ttl = min(message.metadata.ttl, timeout + SECONDS_PAST_DEADLINE)
     start = clock.now()
-    deadline = start + timeout
     pending, not_sent = push(grid, messages)
     yield from not_sent
-    blocked: dict[str, Pull] = {}
-    failures: dict[str, list[str]] = {}
+    replies: Replies = LocalReplies(grid)
+    if is_deployment(grid) and pending:
+        replies = RemoteReplies(HttpReplies(grid, *limits))
     while pending:
-        for message_id in list(pending):
-            wait = 0.0 if message_id in blocked else SECONDS_PER_PULL
-            pull = blocked.pop(message_id, None) or Pull(grid, message_id)
-            if not pull.finished(wait):
-                blocked[message_id] = pull
-            elif pull.error is not None:  # Flower could not unpack what the client sent
-                failures.setdefault(message_id, []).append(one_line(pull.error))
-                if len(failures[message_id]) == MAX_READ_ATTEMPTS:
-                    yield pending.pop(message_id), unreadable(failures[message_id])
-            elif pull.messages:
-                node = pending.pop(message_id)
-                yield from ((node, message) for message in pull.messages)
-                continue
-            if clock.now() >= deadline and (message_id in blocked or message_id in failures):
-                break  # this pull may have taken long
-        remaining = deadline - clock.now()
-        if remaining <= 0:
+        last_look = clock.now() >= start + timeout
+        answered = set()
+        for key, reply in replies.sweep(list(pending)):
+            answered.add(key)
+            yield pending[key], reply
+        pending = {key: node for key, node in pending.items() if key not in answered}
+        elapsed = clock.now() - start
+        if last_look or enough(elapsed):
             break
         if pending:  # poll often at the beginning and when few replies are missing
-            pause = (clock.now() - start) / 10 * len(pending) / len(messages)
-            clock.sleep(min(max(pause, MIN_POLL_SECONDS), MAX_POLL_SECONDS, remaining))
-    for message_id, node in pending.items():  # Flower may deliver a reply only once
-        if message_id in failures:
-            yield node, unreadable(failures[message_id])
-        elif message_id in blocked:
-            yield node, "did not finish sending its reply"
-
-
-def unreadable(reasons: Sequence[str]) -> str:
-    """The reason for a reply that Flower could not unpack."""
-    return f"could not be read: {reasons[-1]}"
+            pause = elapsed / 10 * len(pending) / len(messages)
+            pause = min(max(pause, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
+            clock.sleep(max(0.0, min(pause, timeout - elapsed)))
+    for key, node in pending.items():
+        reason = replies.why_missing(key)
+        if reason is not None:
+            yield node, reason
 
 
 def push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], list[NodeReply]]:
@@ -121,17 +166,15 @@ def push(grid: Grid, messages: Sequence[Message]) -> tuple[dict[str, int], list[
     return pending, [(node, "nothing could be sent") for node in nodes if node not in reached]
 
 
-def limit_retries(grid: Grid) -> None:
-    """Set a time limit for Flower's calls to a SuperLink that is gone; by default there is none."""
-    invoker = getattr(grid, "_retry_invoker", None)
-    if invoker is not None and invoker.max_time is None:
-        invoker.max_time = SECONDS_TO_RECONNECT
-
-
 def by_claimed_source(replies: Iterable[Message]) -> Iterator[NodeReply]:
     """Replies from Flower's own loop. Their sender is the one that they claim."""
     for message in replies:
-        yield message.metadata.src_node_id, message
+        yield message.metadata.src_node_id, already_read(message)
+
+
+def already_read(message: Message) -> Reply:
+    """A reply that needs no reading any more."""
+    return lambda: message
 
 
 def one_line(text: object, max_length: int = 200) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 from torch import Tensor
 
+from fedro.flower.crash_record import ReadingNote
 from fedro.flower.layout import ArrayLayout, UnusableReply
 from fedro.flower.messaging import NodeReply, one_line
 from fedro.server import Ids, screen
@@ -22,92 +23,112 @@ class Received:
 
     Attributes:
         invited: The ids of the invited nodes.
+        taken: The nodes whose reply has arrived and passed all checks.
         missing: The nodes without a reply, with the reason.
         rejected: The nodes whose reply failed a check, with the reason.
         uninvited: The number of replies from nodes that were not invited.
+        silence: The reason for the nodes of which nothing was heard.
     """
 
     invited: Sequence[int]
+    taken: set[int] = field(default_factory=set)
     missing: dict[int, str] = field(default_factory=dict)
     rejected: dict[int, str] = field(default_factory=dict)
     uninvited: int = 0
+    silence: str = "did not answer"
 
     @property
     def usable(self) -> list[int]:
         """The rows (places among the invited) of the nodes whose reply can be used."""
-        lost = self.missing.keys() | self.rejected.keys()
-        return [row for row, node in enumerate(self.invited) if node not in lost]
+        return [row for row, node in enumerate(self.invited) if node in self.taken]
 
     def reject(self, node: int, reason: str) -> None:
         """Reject the node's reply."""
+        self.taken.discard(node)
         self.missing.pop(node, None)
         self.rejected[node] = reason
 
 
 def receive(
-    replies: Iterable[NodeReply], invited: Sequence[int], take: Callable[[int, Message], None]
+    replies: Iterable[NodeReply],
+    received: Received,
+    take: Callable[[int, Message], None],
+    reading: ReadingNote | None = None,
 ) -> Received:
-    """Call `take(row, message)` for each reply of an invited node. No reply can raise an error."""
-    received, rows = Received(invited), {node: row for row, node in enumerate(invited)}
+    """Call `take(row, message)` for each reply of an invited node. No reply can raise an error.
+
+    Args:
+        replies: The replies, in the order of their arrival.
+        received: Where to record the outcome.
+        take: Takes a reply, or raises UnusableReply.
+        reading: Where to note whose reply is being read.
+    """
+    reading = reading or ReadingNote()
+    rows = {node: row for row, node in enumerate(received.invited)}
     seen: set[int] = set()
     for node, reply in replies:
         if node not in rows:
             received.uninvited += 1
         elif node in seen:  # the server cannot know which of the two is the node's
             received.reject(node, "answered twice")
+        elif isinstance(reply, str):
+            received.missing[node] = reply
+        elif node in reading.unread:
+            received.reject(node, reading.unread[node])
         else:
-            seen.add(node)
-            _receive_one(received, node, rows[node], reply, take)
-    received.missing |= {node: "did not answer" for node in invited if node not in seen}
+            reading.begin(node)
+            _read_one(received, node, rows[node], reply, take)
+        seen.add(node)
+    reading.clear()
+    received.missing |= {node: received.silence for node in received.invited if node not in seen}
     return received
 
 
-def _receive_one(
+def _read_one(
     received: Received,
     node: int,
     row: int,
-    reply: Message | str,
+    read: Callable[[], Message],
     take: Callable[[int, Message], None],
 ) -> None:
     try:
-        if isinstance(reply, str):
-            received.missing[node] = reply
-        elif reply.has_error():
-            error = reply.error
+        message = read()
+        if message.has_error():
+            error = message.error
             received.missing[node] = f"error {error.code}: {one_line(error.reason)}"
         else:
-            take(row, reply)
+            take(row, message)
+            received.taken.add(node)
     except UnusableReply as reason:
         received.reject(node, one_line(str(reason)))
     except Exception as error:  # a client can send anything
-        received.reject(node, f"unreadable: {one_line(error)}")
+        received.reject(node, f"could not be read: {one_line(error)}")
 
 
 def receive_updates(
     replies: Iterable[NodeReply],
-    invited: Sequence[int],
+    received: Received,
     updates: Tensor,
     model: Tensor,
     layout: ArrayLayout,
     key: str,
-) -> tuple[Received, dict[int, Metrics], Ids]:
+    reading: ReadingNote | None = None,
+) -> tuple[dict[int, Metrics], Ids]:
     """Write each reply's weights minus the model into its row of `updates`.
 
     Returns:
-        The outcome of the invitation, the metrics of the usable rows, and the usable rows.
+        The metrics of the usable rows, and the usable rows.
     """
     metrics: dict[int, Metrics] = {}
 
     def take(row: int, message: Message) -> None:
         layout.write(arrays_of(message, key), updates[row], minus=model)
+        if reasons := screen(updates, np.array([row])):
+            raise UnusableReply(reasons[row])
         metrics[row] = metrics_of(message)
 
-    received = receive(replies, invited, take)
-    rows = np.array(received.usable, dtype=np.int64)
-    for row, reason in screen(updates, rows).items():
-        received.reject(invited[row], reason)
-    usable = received.usable
-    return received, {row: metrics[row] for row in usable}, np.array(usable, dtype=np.int64)
+    usable = receive(replies, received, take, reading).usable
+    return {row: metrics[row] for row in usable}, np.array(usable, dtype=np.int64)
 
 
 def arrays_of(message: Message, key: str) -> ArrayRecord:

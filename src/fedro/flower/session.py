@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 
 from fedro.common.atomic_files import write_atomically
+from fedro.flower.crash_record import DRAWS_FILE, READING_FILE, DrawLog, ReadingNote
 from fedro.flower.layout import ArrayLayout
 from fedro.flower.ledger import Ledger
+from fedro.flower.replies import Received
 from fedro.planning import Plan
 from fedro.rules import Rule
 from fedro.runs import RunFolder
@@ -48,13 +50,15 @@ class Session:
         state: The state before the current round.
         seed: The seed of all draws.
         ledger: What each node did until now.
-        draws: The number of draws until now. Void rounds count, because the plan counts draws.
+        draw_log: All draws until now. Void rounds count, because the plan counts draws.
+        reading: The note of whose reply is being read, for the case of a crash.
         void_rounds: The number of void rounds in a row.
         available: The number of nodes online.
         draw: The draw of the current round, or None if no draw is safe.
         invited: The ids of the nodes that are invited to train.
         evaluation_draw: The draw of the current round's evaluation, if there is one.
         evaluators: The ids of the nodes that are invited to evaluate.
+        received: What has become of the invitations to train in the current round.
         round_: The current round.
         metrics: The clients' metrics in the current round, for "train" and "evaluate".
         lost_evaluations: The reasons why evaluations are "missing" or "rejected", by the nodes'
@@ -65,17 +69,24 @@ class Session:
     state: State
     seed: int
     ledger: Ledger = field(default_factory=Ledger)
-    draws: int = 0
+    draw_log: DrawLog = field(default_factory=DrawLog)
+    reading: ReadingNote = field(default_factory=ReadingNote)
     void_rounds: int = 0
     available: int = 0
     draw: Draw | None = None
     invited: list[int] = field(default_factory=list)
     evaluation_draw: Draw | None = None
     evaluators: list[int] = field(default_factory=list)
+    received: Received = field(default_factory=lambda: Received([]))
     round_: Round | None = None
     metrics: dict[str, dict[str, "RobustMean"]] = field(default_factory=dict)
     lost_evaluations: dict[str, dict[int, str]] = field(default_factory=dict)
     _updates: Tensor | None = None
+
+    @property
+    def draws(self) -> int:
+        """The number of draws until now."""
+        return len(self.draw_log)
 
     @property
     def current_round(self) -> Round:
@@ -92,6 +103,8 @@ class Session:
         self.round_ = Round(round, rate, nobody, None, self.state)
         self.draw, self.evaluation_draw = None, None
         self.invited, self.evaluators, self.metrics, self.lost_evaluations = [], [], {}, {}
+        self.received = Received(self.invited)
+        self.reading.begin_round(round)
         return self.round_
 
     def end_round(self) -> None:
@@ -108,12 +121,12 @@ class Session:
 
     def scalars(self) -> dict[str, Any]:
         """What a checkpoint holds besides the state."""
-        return {"seed": self.seed, "draws": self.draws, "ledger": self.ledger.as_dict()}
+        return {"seed": self.seed, "ledger": self.ledger.as_dict()}
 
     def restore(self, state: State, scalars: Mapping[str, Any]) -> None:
         """Restore what a checkpoint holds."""
         self.state, self.ledger = state, Ledger.from_dict(scalars["ledger"])
-        self.seed, self.draws = scalars["seed"], scalars["draws"]
+        self.seed = scalars["seed"]
 
     def line(self) -> dict[str, Any]:
         """The current round as a line of rounds.jsonl. Who is Byzantine is not known."""
@@ -158,6 +171,8 @@ class SessionRecorder:
             self.folder = RunFolder.resume(path, config, identity, may_differ=MAY_DIFFER, keep=keep)
         else:
             self.folder = RunFolder.create(path, config, identity, keep=keep)
+            for name in (DRAWS_FILE, READING_FILE):  # of an older run that was deleted
+                (path / name).unlink(missing_ok=True)
         try:
             self._start(self.folder)
         except BaseException:
@@ -165,6 +180,8 @@ class SessionRecorder:
             raise
 
     def _start(self, folder: RunFolder) -> None:
+        self.session.draw_log = DrawLog(folder.path / DRAWS_FILE)
+        self.session.reading = ReadingNote(folder.path / READING_FILE)
         if (latest := folder.latest()) is not None:
             state = State.from_tensors(latest.round, latest.tensors)
             self.session.restore(state, latest.scalars)
@@ -175,6 +192,10 @@ class SessionRecorder:
     def finished(self) -> bool:
         """Whether the run folder holds a complete run."""
         return self.folder is not None and self.folder.finished
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """The lines of the rounds before."""
+        return [] if self.folder is None else self.folder.rounds()
 
     def write(self, checkpoint: bool) -> None:
         """Record the round that has just ended."""

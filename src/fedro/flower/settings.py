@@ -4,13 +4,15 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from logging import WARNING
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fedro.common.checks import count
+from fedro.common.checks import count, number
 from fedro.flower.messaging import Clock
+from fedro.flower.replies import Received
+from fedro.flower.session import Draw
 from fedro.planning import Plan
 from fedro.rules import Rule, parse_rule
 from fedro.server import TrainingSettings, is_robust
@@ -20,6 +22,26 @@ CONFIG_KEYS = (  # in config.toml of the run folder
     *("dataset", "clients", "byzantine", "rule", "sampled", "tolerated", "confidence", "bound"),
     *("local_steps", "client_lr", "server_lr", "evaluate_every", "checkpoint_every"),
 )
+
+
+class Quorum(NamedTuple):
+    """When a round goes on although some replies are late.
+
+    Attributes:
+        late: How many replies may be late.
+        seconds: How long the server waits for all replies.
+    """
+
+    late: int
+    seconds: float
+
+    def reached(self, draw: Draw, received: Received, seconds: float) -> bool:
+        """Whether the round can go on after so many seconds."""
+        needed = max(draw.sampled - self.late, 2 * draw.tolerated + 1)
+        if seconds < self.seconds or len(received.taken) < needed:
+            return False
+        received.silence = f"was late: after {self.seconds:g} s, {needed} replies were enough"
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +59,8 @@ class StrategySettings:
     max_void_rounds: int
     online_wait: float
     quarantine: int | None
+    quorum: Quorum | None
+    flat: bool
     statistics: Collection[str] | None
     order: Order | None
     arrays_key: str
@@ -94,6 +118,28 @@ def checked_rule(rule: str | Rule | None, plan: Plan) -> Rule:
             plan.byzantine,
         )
     return parsed
+
+
+def checked_quorum(
+    plan: Plan, rule: Rule, replies: int | None, seconds: float | None
+) -> Quorum | None:
+    """The quorum, if one is given and rounds that it cuts short can be used."""
+    if replies is None and seconds is None:
+        return None
+    if replies is None or seconds is None:
+        raise ValueError(
+            f"quorum={replies}, quorum_after={seconds}: give both, the number of replies that are "
+            "enough and the seconds after which they are"
+        )
+    needed = 2 * plan.tolerated + 1
+    if not needed <= count("quorum", replies, 1) <= plan.sampled:
+        raise ValueError(
+            f"quorum={replies}: the plan invites {plan.sampled} nodes and tolerates "
+            f"{plan.tolerated}, so a quorum must have between {needed} and {plan.sampled} replies"
+        )
+    rule.kappa(replies, plan.tolerated)  # raises if the rule needs more replies
+    number("quorum_after", seconds, "quorum_after > 0, in seconds", lambda x: x > 0)
+    return Quorum(plan.sampled - replies, float(seconds))
 
 
 def configuration(plan: Plan, seed: int | None, **given: Any) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from logging import INFO, WARNING
 from os import PathLike
 from pathlib import Path
@@ -15,30 +16,35 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedro.common.checks import count, number
 from fedro.common.text import counted
 from fedro.common.user_code import UserCode, UserCodeError, during
-from fedro.flower.aggregation import aggregate_evaluations, aggregate_updates
+from fedro.flower.aggregation import aggregate_evaluations, aggregate_updates, restore_metrics
+from fedro.flower.internals import PARALLEL_DOWNLOADS, is_deployment, limit_retries
 from fedro.flower.invitations import invite_to_evaluate, invite_to_train
 from fedro.flower.layout import ArrayLayout
+from fedro.flower.memory_limit import memory_limit
 from fedro.flower.messaging import (
     SYSTEM_CLOCK,
     Clock,
+    NodeReply,
+    ReplyLimits,
     by_claimed_source,
-    limit_retries,
     send_and_collect,
 )
+from fedro.flower.run_log import log_end, log_start, log_summary
 from fedro.flower.session import Session, SessionRecorder, new_seed
 from fedro.flower.settings import (
     Order,
     StrategySettings,
     checked_plan,
+    checked_quorum,
     checked_rule,
     configuration,
 )
 from fedro.planning import Plan
 from fedro.rules import Rule
-from fedro.rules.kappa import kappa_text
 from fedro.runs import RunFolderError
 from fedro.server import Score, State, timed
 
+BYTES_IN_MEMORY = 4  # for each byte of a reply, while it is downloaded and put together
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
@@ -80,6 +86,13 @@ class FedRo(Strategy):
         max_void_rounds: End the run after this many void rounds in a row.
         online_wait: How many seconds to wait if too few nodes are online.
         quarantine: Stop inviting a node after this many rejected replies. None: never.
+        quorum: The number of usable replies with which a round goes on once `quorum_after` seconds
+            have passed, more than 2b̂ and at most n̂. Later replies count as missing. By default the
+            server waits for all until the timeout.
+        quorum_after: How many seconds the server waits for all replies if there is a quorum.
+        flat: Whether to send the model as one array. The client app must then use the mod
+            `fedro.flower.flat_arrays`. Use it for models of many arrays, which otherwise make
+            Flower's server slow or lose replies.
         statistics: The names of the arrays that are statistics and not parameters. By default
             these are the running means and variances of BatchNorm, known by their names.
         order: A function `order(grid, nodes)` that sorts the nodes. With one that gives the same
@@ -116,6 +129,9 @@ class FedRo(Strategy):
         max_void_rounds: int = 3,
         online_wait: float = 60.0,
         quarantine: int | None = None,
+        quorum: int | None = None,
+        quorum_after: float | None = None,
+        flat: bool = False,
         statistics: Collection[str] | None = None,
         order: Order | None = None,
         arrayrecord_key: str = "arrays",
@@ -146,6 +162,8 @@ class FedRo(Strategy):
             max_void_rounds=count("max_void_rounds", max_void_rounds, 1),
             online_wait=number("online_wait", online_wait, "online_wait ≥ 0", lambda x: x >= 0),
             quarantine=None if quarantine is None else count("quarantine", quarantine, 1),
+            quorum=checked_quorum(plan, checked, quorum, quorum_after),
+            flat=flat,
             statistics=statistics,
             order=order,
             arrays_key=arrayrecord_key,
@@ -186,14 +204,7 @@ class FedRo(Strategy):
 
     def summary(self) -> None:
         """Log the plan, the rule and the run folder."""
-        s, plan = self.settings, self.settings.plan
-        log(INFO, "\t├──> Plan: of %d clients %d may be Byzantine", plan.clients, plan.byzantine)
-        log(INFO, "\t│\t└── each round invites %d, tolerates %d", plan.sampled, plan.tolerated)
-        log(INFO, "\t├──> Rule: %s, server learning rate %g", s.rule, s.server_lr)
-        kappa = s.rule.kappa(plan.received, plan.tolerated)
-        log(INFO, "\t│\t└── %s", kappa_text(kappa, plan.kappa_best))
-        log(INFO, "\t├──> Run folder: %s", s.folder or "none")
-        log(INFO, "\t└──> Records: '%s' and '%s'", s.arrays_key, s.config_key)
+        log_summary(self.settings)
 
     def start(
         self,
@@ -233,11 +244,12 @@ class FedRo(Strategy):
         self.session, self._last_round = None, num_rounds
         session = self._session(initial_arrays)
         limit_retries(grid)
-        log(INFO, "Starting FedRo: %s", counted(num_rounds, "round"))
+        log_start(num_rounds, initial_arrays, session.layout)
         self.summary()
         config = {**s.config, "rounds": num_rounds}
         recorder = SessionRecorder(s.folder, session, config, s.resume, s.keep_checkpoints)
         result = Result(arrays=session.layout.record(session.state.model))
+        restore_metrics(result, recorder.rounds())
         try:
             if not recorder.finished:
                 self._rounds(
@@ -256,7 +268,7 @@ class FedRo(Strategy):
             raise
         finally:
             recorder.close()
-        log_end(session, time.time() - start)
+        log_end(session, result, time.time() - start)
         return result
 
     def _rounds(
@@ -272,9 +284,11 @@ class FedRo(Strategy):
         s, session, last = self.settings, self._running(), self._last_round or 0
         if evaluate_fn is not None:
             evaluate_fn = UserCode("function evaluate_fn", evaluate_fn).wrap(evaluate_fn)
-        before = evaluate_fn(0, result.arrays) if evaluate_fn and not session.state.round else None
-        if before is not None:
-            result.evaluate_metrics_serverapp[0] = before
+        if evaluate_fn is not None and not session.state.round:
+            before = evaluate_fn(0, result.arrays)
+            log(INFO, "Initial global evaluation results: %s", before)
+            if before is not None:
+                result.evaluate_metrics_serverapp[0] = before
         for server_round in range(session.state.round + 1, last + 1):
             log(INFO, "")
             log(INFO, "[ROUND %d/%d]", server_round, last)
@@ -295,12 +309,35 @@ class FedRo(Strategy):
         config: ConfigRecord | None,
     ) -> None:
         sent = self.configure_train(server_round, result.arrays, config or ConfigRecord(), grid)
-        replies = send_and_collect(grid, sent, timeout, self.settings.clock)
+        replies = self._collect(grid, sent, timeout, enough=self._quorum_reached)
         arrays, metrics = aggregate_updates(self.settings, self._running(), replies)
         if arrays is not None:
             result.arrays = arrays
         if metrics is not None:
+            log(INFO, "\t└──> Aggregated MetricRecord: %s", metrics)
             result.train_metrics_clientapp[server_round] = metrics
+
+    def _collect(
+        self,
+        grid: Grid,
+        messages: list[Message],
+        timeout: float,
+        enough: Callable[[float], bool] = lambda seconds: False,
+    ) -> Iterator[NodeReply]:
+        """Send messages and collect the replies, with limited memory until all are read."""
+        layout = self._running().layout
+        limits = ReplyLimits(layout.max_reply_bytes, len(layout.names))
+        in_memory = BYTES_IN_MEMORY * (PARALLEL_DOWNLOADS + 1) * limits.max_bytes
+        with memory_limit(in_memory) if is_deployment(grid) else nullcontext():
+            yield from send_and_collect(
+                grid, messages, timeout, self.settings.clock, limits=limits, enough=enough
+            )
+
+    def _quorum_reached(self, seconds: float) -> bool:
+        quorum, session = self.settings.quorum, self._running()
+        if quorum is None or session.draw is None:
+            return False
+        return quorum.reached(session.draw, session.received, seconds)
 
     def _evaluate(
         self,
@@ -315,9 +352,9 @@ class FedRo(Strategy):
             sent = self.configure_evaluate(
                 server_round, result.arrays, config or ConfigRecord(), grid
             )
-            replies = send_and_collect(grid, sent, timeout, self.settings.clock)
-            metrics = aggregate_evaluations(session, replies)
+            metrics = aggregate_evaluations(session, self._collect(grid, sent, timeout))
         if metrics is not None:
+            log(INFO, "\t└──> Aggregated MetricRecord: %s", metrics)
             result.evaluate_metrics_clientapp[server_round] = metrics
             means = {name: mean.value for name, mean in session.metrics["evaluate"].items()}
             session.current_round.score = score_of(means, by_server=False)
@@ -328,7 +365,8 @@ class FedRo(Strategy):
         """Evaluate with the server's own data. This score replaces the one from the clients."""
         metrics = None if evaluate_fn is None else evaluate_fn(server_round, result.arrays)
         if metrics is not None:
-            log(INFO, "Evaluation at the server: %s", metrics)
+            log(INFO, "Global evaluation")
+            log(INFO, "\t└──> MetricRecord: %s", metrics)
             result.evaluate_metrics_serverapp[server_round] = metrics
             numbers = {k: float(v) for k, v in metrics.items() if isinstance(v, (int, float))}
             self._running().current_round.score = score_of(numbers, by_server=True)
@@ -374,13 +412,3 @@ def score_of(metrics: Mapping[str, float], *, by_server: bool) -> Score | None:
     if by_server:
         return Score(known_loss, accuracy, None, None)
     return Score(known_loss, None, accuracy, None)
-
-
-def log_end(session: Session, seconds: float) -> None:
-    """Log the seed, which was secret until now, and the nodes whose replies were rejected."""
-    log(INFO, "FedRo finished in %.1f s. The seed of its draws was %d", seconds, session.seed)
-    for node, record in session.ledger.nodes.items():
-        if record.rejected:
-            reasons = "; ".join(f"{times}× {why}" for why, times in record.rejected.items())
-            text = "Node %d (client %d): %d of %d replies rejected: %s"
-            log(WARNING, text, node, record.number, record.rejections, record.invited, reasons)
