@@ -395,3 +395,132 @@ def test_messages_do_not_outlive_their_round_by_much():
     grid = FakeGrid()
     start(strategy(evaluate_clients=9), grid, 1)
     assert {m.metadata.ttl for m in grid.sent} == {30 + 600}  # the timeout, and clocks that differ
+
+
+def late(seconds, time):
+    """Answers after some seconds."""
+
+    def act(message):
+        begin = time.time
+        reply = honest(1.0)(message)
+        return lambda: reply if time.time >= begin + seconds else None
+
+    return act
+
+
+class LateGrid(FakeGrid):
+    """Replies may be functions that give a reply, or None if it is not there yet."""
+
+    def pull_messages(self, message_ids):
+        for key in message_ids:
+            reply = self.replies[key]
+            if callable(reply):
+                found = reply()
+                if found is None:
+                    return []
+                self.replies[key] = found
+        return super().pull_messages(message_ids)
+
+
+def rounds_with_quorum(behave, tmp_path, **options):
+    time = Time()
+    plan = fedro.plan(clients=10, byzantine=2, rounds=3, sampled=10)
+    strat = strategy(time, plan=plan, folder=tmp_path / "run", **options)
+    result = start(strat, LateGrid(10, {i: act(time) for i, act in behave.items()}), 3)
+    return time, result, read(tmp_path / "run").rounds
+
+
+def slow(seconds):
+    return lambda time: late(seconds, time)
+
+
+def test_with_a_quorum_a_round_goes_on_without_the_late(tmp_path):
+    behave = {8: slow(20), 9: slow(25)}
+    time, result, lines = rounds_with_quorum(behave, tmp_path, quorum=8, quorum_after=3.0)
+    assert 9.0 <= time.time <= 12.0
+    assert np.allclose(arrays_as_vector(result.arrays), 3.0)
+    reason = "was late: after 3 s, 8 replies were enough"
+    assert [line["missing"] for line in lines] == [{"8": reason, "9": reason}] * 3
+
+
+def test_a_quorum_waits_until_its_time_and_for_enough(tmp_path):
+    behave = {7: slow(12), 8: slow(20), 9: slow(25)}
+    time, _, lines = rounds_with_quorum(behave, tmp_path, quorum=8, quorum_after=3.0)
+    assert 36.0 <= time.time <= 42.0  # three times as long as the eighth reply takes
+    assert all(len(line["missing"]) == 2 for line in lines)
+
+
+def test_bad_replies_do_not_fill_a_quorum(tmp_path):
+    behave = {
+        0: lambda time: BAD["nan"],
+        1: lambda time: BAD["wrong"],
+        7: slow(12),
+        8: slow(14),
+        9: slow(25),
+    }
+    time, _, lines = rounds_with_quorum(behave, tmp_path, quorum=8, quorum_after=3.0)
+    assert time.time > 3 * 25  # eight good replies are there when the last one is
+    assert all(line["missing"] == {} for line in lines)
+
+
+def test_what_a_quorum_costs_is_logged(caplog):
+    plan = small_plan()
+    strategy(plan=plan, quorum=5, quorum_after=60).summary()
+    assert any("after 60 s, 5 of 7 replies are enough" in m for m in caplog.messages)
+    kappa = parse_rule(plan.rule).kappa(5, 2)
+    assert any(
+        f"κ = {kappa:.4g} is proved for this rule; late honest" in m for m in caplog.messages
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quorum": 4, "quorum_after": 1}, "between 5 and 7 replies"),
+        ({"quorum": 8, "quorum_after": 1}, "between 5 and 7 replies"),
+        ({"quorum": 5}, "give both"),
+        ({"quorum_after": 5.0}, "give both"),
+        ({"quorum": 5, "quorum_after": 0}, "quorum_after > 0"),
+    ],
+)
+def test_a_quorum_that_makes_no_sense_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        strategy(**options)
+
+
+def test_the_log_has_what_flower_users_know(caplog, tmp_path):
+    def evaluate(round, arrays):
+        return MetricRecord({"accuracy": 0.25 + round})
+
+    options = {"folder": tmp_path / "run", "resume": True, "evaluate_clients": 7}
+    start(strategy(**options), FakeGrid(), 2, evaluate_fn=evaluate)
+    text = "\n".join(caplog.messages)
+    assert "Initial global evaluation results: {'accuracy': 0.25}" in text
+    assert "Aggregated MetricRecord: {'train_loss': 1.0" in text
+    assert "Aggregated MetricRecord: {'eval_acc': 0.8" in text
+    assert "Final results:" in text
+    assert "Aggregated ClientApp-side Train Metrics:" in text
+
+
+def test_a_resumed_run_returns_the_metrics_of_all_rounds(tmp_path):
+    options = {"folder": tmp_path / "run", "resume": True, "evaluate_clients": 7}
+    whole = start(strategy(**{**options, "folder": tmp_path / "whole"}), FakeGrid(), 4)
+    start(strategy(**options), FakeGrid(), 2)
+    (tmp_path / "run" / "summary.json").unlink()
+    result = start(strategy(**options), FakeGrid(), 4)
+    assert sorted(result.train_metrics_clientapp) == [1, 2, 3, 4]
+    for kind in ("train_metrics_clientapp", "evaluate_metrics_clientapp"):
+        assert {k: dict(v) for k, v in getattr(result, kind).items()} == {
+            k: dict(v) for k, v in getattr(whole, kind).items()
+        }
+
+
+def test_arrays_that_cannot_be_trained_are_named(caplog):
+    codes, ids = np.zeros((2, 2), np.int8), np.arange(3)
+    more = {"codes": codes, "position_ids": ids, "n.num_batches_tracked": np.array(0)}
+    start(strategy(), FakeGrid(), 1, model(**more))
+    (text,) = [m for m in caplog.messages if m.startswith("Not trained")]
+    assert "'codes', 'position_ids'" in text
+    assert "num_batches_tracked" not in text
+    with pytest.raises(ValueError, match=r"'phase' has the type complex64, which cannot"):
+        start(strategy(), FakeGrid(), 1, model(phase=np.zeros(2, np.complex64)))

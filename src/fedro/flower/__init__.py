@@ -13,10 +13,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedro.flower.flat_arrays import flat_arrays
+    from fedro.flower.flat_form import flat_arrays
     from fedro.flower.strategy import FedRo, TooFewRepliesError
 
-MODULES = {"FedRo": "strategy", "TooFewRepliesError": "strategy", "flat_arrays": "flat_arrays"}
+MODULES = {"FedRo": "strategy", "TooFewRepliesError": "strategy", "flat_arrays": "flat_form"}
 __all__ = ["FedRo", "TooFewRepliesError", "flat_arrays"]
 
 

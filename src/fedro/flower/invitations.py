@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from fedro.common.streams import derived
 from fedro.common.text import counted
 from fedro.common.user_code import UserCode
-from fedro.flower.flat_arrays import FORM_KEY
+from fedro.flower.flat_form import FORM_KEY
 from fedro.flower.messaging import SYSTEM_CLOCK, Clock, one_line
 from fedro.flower.replies import Received
 from fedro.flower.session import Draw, Session

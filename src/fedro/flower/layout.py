@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro.flower.flat_arrays import FLAT, FlatForm, Slot
+from fedro.flower.flat_form import FLAT, FlatForm, Slot
 
 STATISTICS = ("running_mean", "running_var")
 COUNTERS = ("num_batches_tracked",)  # integers that need no training

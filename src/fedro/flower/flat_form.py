@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from numpy.typing import NDArray
 
 FLAT, KEPT = "fedro.flat", "fedro.kept"  # names of the two arrays
@@ -130,6 +130,6 @@ def configs(message: Message) -> list[ConfigRecord]:
 
 
 def replace_records(message: Message, change: Callable[[ArrayRecord], ArrayRecord]) -> None:
-    """Change the array records of a message."""
-    for name, record in list(message.content.array_records.items()):
-        message.content[name] = change(record)
+    """Give a message new content with other array records. Other messages may share the old one."""
+    changed = {name: change(record) for name, record in message.content.array_records.items()}
+    message.content = RecordDict({**message.content, **changed})
