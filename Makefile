@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test check coverage soak lowest lint bench docs clean tools
+.PHONY: run test check coverage soak lowest flower-versions lint bench docs clean tools
 run: $(VENV)/.installed
 	$(BIN)/fedro run
 
@@ -42,6 +42,17 @@ lowest:
 	PIP_CONSTRAINT=$(VENV)-lowest/lowest.txt $(VENV)-lowest/bin/python -m pip install --quiet --editable '.[dev,data]'
 	$(VENV)-lowest/bin/python -m pip install --quiet --no-deps --requirement tests/peers.txt
 	$(VENV)-lowest/bin/python -m pytest -o filterwarnings=default -m "not slow" --ignore tests/flower --ignore tests/rules/test_peers.py
+
+# The tests of deployment with the oldest and the newest Flower that pyproject.toml allows. Each is installed into a
+# folder of its own without its dependencies, because the newest version may ask for packages that are not to be had.
+FLOWER_VERSIONS := 1.40.0 1.42.0
+flower-versions: $(VENV)/.peers tools
+	for version in $(FLOWER_VERSIONS); do \
+		folder=$(CURDIR)/$(VENV)/flwr-$$version; \
+		test -d $$folder || $(BIN)/python -m pip install --quiet --no-deps --target $$folder flwr==$$version || exit 1; \
+		PYTHONPATH=$$folder $(BIN)/python -c "from importlib.metadata import version; print('Flower', version('flwr'))"; \
+		PYTHONPATH=$$folder $(PYTEST) tests/flower -m "not soak" || exit 1; \
+	done
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -37,10 +37,8 @@ def app_grid(config, clients=10):
 
     def node(number):
         def act(message):
-            train = message.metadata.message_type == "train"
-            work = client_app.train if train else client_app.evaluate_
             try:
-                return work(message, context(config, number, clients))
+                return client_app.app(message, context(config, number, clients))
             except Exception as error:
                 return Message(Error(2, str(error)), reply_to=message)
 

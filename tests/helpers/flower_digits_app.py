@@ -75,7 +75,7 @@ def by_partition():
     def order(grid, nodes):
         new = [Message(RecordDict(), node, "query") for node in nodes if node not in numbers]
         for node, reply in send_and_collect(grid, new, 60.0):
-            numbers[node] = reply.content["who"]["partition"]
+            numbers[node] = reply().content["who"]["partition"]
         return sorted(nodes, key=numbers.get)
 
     return order

@@ -5,6 +5,7 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedro.common.streams import seeded, stream
+from fedro.flower import flat_arrays
 from fedro.models import FlatModel
 from fedro.simulation.client import evaluate, local_update
 from fedro.simulation.round import make_job
@@ -20,7 +21,7 @@ from fedro_app.attackers import (
 )
 from fedro_app.task import setup_of, with_clients
 
-app = ClientApp()
+app = ClientApp(mods=[flat_arrays])
 
 
 @app.train()

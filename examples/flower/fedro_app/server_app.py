@@ -40,6 +40,10 @@ def main(grid: Grid, context: Context) -> None:
         evaluate_clients=None if config["evaluate-every"] else 0,
         online_wait=number("online-wait", config["online-wait"], "seconds ≥ 0", lambda x: x >= 0),
         quarantine=count("quarantine", config["quarantine"], 0) or None,
+        quorum=count("quorum", config["quorum"], 0) or None,
+        quorum_after=float(config["quorum-after"]) if config["quorum"] else None,
+        max_void_rounds=count("max-void-rounds", config["max-void-rounds"], 1),
+        flat=True,
     )
     start = ArrayRecord(setup.build().state_dict())
     strategy.start(grid, start, num_rounds=e.rounds, timeout=timeout)
