@@ -1,5 +1,6 @@
 """The example scripts run, are short, and show what they are there to show."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from flower_environment import QUIET
+
+STRICT = ("-W", "error")
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 
-def printed_by(name: str, folder: Path) -> str:
+def printed_by(name: str, folder: Path, *options: str) -> str:
     [script] = [path for path in EXAMPLES if path.stem == name]
     done = subprocess.run(
-        [sys.executable, "-W", "error", script],
+        [sys.executable, *options, script],
         cwd=folder,
+        env={**os.environ, **QUIET},
         capture_output=True,
         text=True,
         timeout=120,
@@ -47,7 +52,7 @@ def test_examples_are_short_and_say_how_they_are_run(script: Path) -> None:
 
 @pytest.mark.slow
 def test_aggregate_only(tmp_path: Path) -> None:
-    printed = printed_by("aggregate_only", tmp_path)
+    printed = printed_by("aggregate_only", tmp_path, *STRICT)
     best = number(printed, "(the honest mean)")
     assert number(printed, "mean") > 1e6 * best
     for rule in ("median", "trimmed_mean", "nnm | trimmed_mean", "geometric_median"):
@@ -56,7 +61,7 @@ def test_aggregate_only(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_own_rule(tmp_path: Path) -> None:
-    printed = printed_by("own_rule", tmp_path)
+    printed = printed_by("own_rule", tmp_path, *STRICT)
     assert re.search(r"trimmed_mean +0\.29 +proved: 0\.29", printed)
     assert share(printed, "medoid") < 30 < share(printed, r"nnm \| medoid")
 
@@ -64,7 +69,7 @@ def test_own_rule(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.soak
 def test_own_model(tmp_path: Path) -> None:
-    printed = printed_by("own_model", tmp_path)
+    printed = printed_by("own_model", tmp_path, *STRICT)
     assert share(printed, "mean") < 50
     assert share(printed, r"nnm \| trimmed_mean") > 80
     assert (tmp_path / "own_model.safetensors").stat().st_size > 1000
@@ -73,7 +78,15 @@ def test_own_model(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.soak
 def test_hospital(tmp_path: Path) -> None:
-    printed = printed_by("hospital", tmp_path)
+    printed = printed_by("hospital", tmp_path, *STRICT)
     assert "sample 8, tolerate 1: safe with 100%" in printed
     assert share(printed, r"foe\(tau=20\.0\) +mean") < 50
     assert share(printed, r"foe\(tau=20\.0\) +trimmed_mean") > 90
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_sklearn_clients(tmp_path: Path) -> None:
+    printed = printed_by("sklearn_clients", tmp_path)  # Flower's own imports warn
+    assert share(printed, "FedAvg") < 50
+    assert share(printed, "FedRo") > 85
