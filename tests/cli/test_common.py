@@ -15,7 +15,7 @@ PLAN = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
 
 def test_help_lists_the_commands_in_order_and_explains_every_parameter() -> None:
     group = typer.main.get_command(app)
-    order = ["plan", "run", "sweep", "report", "rollback", "data", "rules", "attacks", "kappa"]
+    order = "plan run sweep watch report rollback data rules attacks kappa".split()
     assert list(group.commands) == [*order, "reproduce"]  # type: ignore[attr-defined]
     for command in group.commands.values():  # type: ignore[attr-defined]
         for parameter in command.params:

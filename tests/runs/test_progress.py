@@ -147,6 +147,14 @@ def test_two_who_ask_do_not_take_each_other_for_a_run(path: Path) -> None:
         assert holder(path) is None
 
 
+def test_a_lock_that_cannot_be_read_is_an_error(path: Path) -> None:
+    begin(path).close()
+    (path / "lock").unlink()
+    (path / "lock").symlink_to("lock")  # no user can open it, not even root
+    with pytest.raises(RunFolderError, match=r"cannot read .*lock: Too many levels"):
+        RunFollower(path).status()
+
+
 def test_a_line_that_is_only_half_there(path: Path) -> None:
     with begin(path) as folder:
         for round in range(3):

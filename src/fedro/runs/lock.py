@@ -6,7 +6,7 @@ import time
 import weakref
 from pathlib import Path
 
-from fedro.runs.errors import InUseError
+from fedro.runs.errors import InUseError, RunFolderError
 
 ATTEMPTS, PAUSE = 10, 0.02  # seconds; `holder` keeps the lock for a few microseconds
 
@@ -64,11 +64,16 @@ def holder(folder: Path) -> str | None:
 
     The process may run on another machine or in another container. Its id is "unknown" for a moment
     after it has taken the lock.
+
+    Raises:
+        RunFolderError: The lock cannot be read.
     """
     try:
         file = os.open(folder / "lock", os.O_RDONLY)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise RunFolderError(f"cannot read {folder / 'lock'}: {error.strerror}") from error
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # others who ask have it, too
     except BlockingIOError:
