@@ -28,7 +28,7 @@ coverage: $(VENV)/.peers tools
 
 # Hours of trouble: kills, hostile numbers and files, errors put in on purpose.
 soak: $(VENV)/.peers
-	$(BIN)/python tests/soak/flat.py --rounds 2000
+	PYTHONPATH=tests/helpers $(BIN)/python tests/soak/flat.py --rounds 2000
 	$(BIN)/python tests/soak/kills.py --times 50
 	PYTHONPATH=tests/helpers $(BIN)/python tests/soak/hostile.py --matrices 10000
 	FEDRO_HYPOTHESIS=deep $(BIN)/pytest tests/test_fuzz.py

@@ -22,7 +22,7 @@ from fedro.data import make_federation
 from fedro.report import write_report
 from fedro.rules import RULES, parse_rule
 from fedro.runs import read
-from fedro.runs.checkpoints import pack_tensors, unpack, unpack_tensors
+from fedro.runs.checkpoints import pack, pack_tensors, unpack, unpack_tensors
 from fedro.runs.errors import DamagedError
 from fedro.server import screen
 from fedro.simulation.experiment import Experiment, read_experiment
@@ -293,9 +293,10 @@ def test_hostile_safetensors(tmp_path: Path, header: bytes, size: int | None, re
     [
         ({}, {}),
         ({"model": torch.zeros(3)}, {"round": 2, "scalars": {}}),
-        ({"rounds.jsonl": torch.zeros(0, dtype=torch.uint8)}, {"round": 2}),
-        ({"rounds.jsonl": torch.zeros(0, dtype=torch.uint8)}, {"round": "2", "scalars": {}}),
-        ({"rounds.jsonl": torch.zeros(0, dtype=torch.uint8)}, [2]),
+        ({}, {"round": 2, "lines": {"size": 0, "digest": ""}}),
+        ({}, {"round": 2, "scalars": {}, "lines": {"size": "0", "digest": ""}}),
+        ({}, {"round": "2", "scalars": {}, "lines": {"size": 0, "digest": ""}}),
+        ({}, [2]),
     ],
 )
 def test_whole_checkpoints_that_lack_something(tmp_path: Path, tensors: Any, facts: Any) -> None:
@@ -319,12 +320,11 @@ def test_a_checkpoint_of_another_model_is_refused(
 ) -> None:
     copy = tmp_path / "run"
     shutil.copytree(stopped, copy)
-    old, text = unpack(newest(copy))
-    mine = {**tensors, "rounds.jsonl": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
+    old, mark = unpack(newest(copy))
     for file in copy.rglob("round-*.safetensors"):
         if file != newest(copy):
             file.unlink()
-    newest(copy).write_bytes(pack_tensors(mine, {"round": old.round, "scalars": {}}))
+    newest(copy).write_bytes(pack(old.round, tensors, {}, mark))
     before = files(copy)
     with pytest.raises(ValueError, match="model"):
         list(run_into(copy, SMALL, resume=True))

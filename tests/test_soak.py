@@ -18,9 +18,10 @@ def test_killed_in_every_way(tmp_path: Path) -> None:
     assert killed.total() == len(kills.WAYS)
 
 
-def test_memory_stays_flat(tmp_path: Path) -> None:
-    early, late = flat.growth(300, tmp_path)
-    assert late - early < 8.0  # MB; what grows by 40 kB a round would be seen
+def test_memory_and_writing_stay_flat(tmp_path: Path) -> None:
+    used = flat.usage(300, tmp_path)
+    assert used.late_memory - used.early_memory < 8.0  # MB; 40 kB a round would be seen
+    assert used.last_tenth < 1.1 * used.first_tenth  # bytes written
 
 
 @pytest.mark.parametrize("text", hostile.TEXTS)

@@ -15,8 +15,9 @@ PLAN = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
 
 def test_help_lists_the_commands_in_order_and_explains_every_parameter() -> None:
     group = typer.main.get_command(app)
-    order = ["plan", "run", "sweep", "report", "rollback", "data", "rules", "attacks", "kappa"]
-    assert list(group.commands) == [*order, "reproduce"]  # type: ignore[attr-defined]
+    first = ["plan", "run", "sweep", "watch", "report", "rollback"]
+    order = [*first, "data", "rules", "attacks", "kappa", "reproduce"]
+    assert list(group.commands) == order  # type: ignore[attr-defined]
     for command in group.commands.values():  # type: ignore[attr-defined]
         for parameter in command.params:
             assert parameter.help, f"{command.name}: {parameter.name}"

@@ -9,8 +9,6 @@ import shutil
 import signal
 import subprocess
 import time
-import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,14 @@ from typing import Any
 import pytest
 import torch
 
+from crashes import KILLED, Disk, PowerCutError, child, deadly, ended
 from fedro.runs import Checkpoint, RunFolder, RunFolderError, read
 from fedro.runs.checkpoints import pack, unpack
 from fedro.runs.errors import DamagedError
+from fedro.runs.round_lines import LinesMark
 
 CONFIG, FINGERPRINT = {"rounds": 6, "rule": "krum"}, {"torch": "2"}
 ROUNDS, EVERY = 6, 2
-KILLED = 77
 
 
 # A small run: its state is known for each round, so what is found can be checked
@@ -94,54 +93,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return outcome(path)
 
 
-def child(action: Callable[[], object]) -> int:
-    """Start a process of our own; it has 60 seconds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads
-        pid = os.fork()
-    if pid:
-        return pid
-    signal.alarm(60)
-    try:
-        action()
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
-
-
-def ended(pid: int) -> int:
-    """How it ended: its exit code, or minus the signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 # Killed
-
-
-STEPS = ("open", "write", "pwrite", "fsync", "replace", "unlink", "truncate", "ftruncate", "mkdir")
-
-
-def deadly(action: Callable[[], object], step: int, when: str) -> None:
-    """Do it, but die before, after or in the middle of the step of that number."""
-    left = [step]
-
-    def wrap(real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            left[0] -= 1
-            if left[0] >= 0:
-                return real(*args, **options)
-            if when == "torn" and real is write:
-                real(args[0], args[1][: len(args[1]) // 2])
-            elif when != "before":
-                real(*args, **options)
-            os._exit(KILLED)
-
-        return call
-
-    write = os.write
-    for name in STEPS:
-        setattr(os, name, wrap(getattr(os, name)))
-    action()
 
 
 def deaths(path: Path, when: str, step: int) -> bool:
@@ -263,51 +215,6 @@ def test_kill_9_at_any_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # Power cuts: only what was synced is there afterwards
-
-
-class PowerCutError(BaseException):
-    pass
-
-
-class Disk:
-    """What a power cut leaves at worst: synced bytes under synced names."""
-
-    def __init__(self, root: Path, cut: int) -> None:
-        self.root, self.left = root, cut
-        self.bytes: dict[int, bytes] = {}  # by inode
-        self.names: dict[Path, dict[str, int]] = {}  # by folder
-        self.held = contextlib.ExitStack()  # open files, so that no inode is used again
-
-    def attach(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in STEPS:
-            monkeypatch.setattr(os, name, self.counted(getattr(os, name)))
-        monkeypatch.setattr(os, "fsync", self.counted(self.sync))
-
-    def counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **options: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise PowerCutError
-            return real(*args, **options)
-
-        return call
-
-    def sync(self, file: int) -> None:
-        path = Path(os.readlink(f"/proc/self/fd/{file}"))
-        if path.is_dir():
-            self.names[path] = {inside.name: inside.stat().st_ino for inside in path.iterdir()}
-        else:
-            self.bytes[path.stat().st_ino] = path.read_bytes()
-            self.held.callback(os.close, os.dup(file))
-
-    def leave(self, folder: Path, target: Path) -> None:
-        """Write what is left of the folder to another place."""
-        target.mkdir()
-        for name, inode in self.names.get(folder, {}).items():
-            if (folder / name).is_dir():
-                self.leave(folder / name, target / name)
-            else:
-                (target / name).write_bytes(self.bytes.get(inode, b""))
 
 
 @pytest.mark.slow
@@ -692,7 +599,7 @@ def test_a_checkpoint_that_cannot_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_every_flipped_bit_and_every_length_is_noticed(tmp_path: Path) -> None:
-    data = pack(2, state(2), {"round": 2}, b'{"round": 0}\n{"round": 1}\n')
+    data = pack(2, state(2), {"round": 2}, LinesMark(26, "0123456789abcdef"))
     path = tmp_path / "round-000002.safetensors"
     path.write_bytes(data)
     check(unpack(path)[0])

@@ -43,7 +43,7 @@ def test_a_run_from_begin_to_end(path: Path) -> None:
         *("model.safetensors", "summary.json", "lock"),
     }
     names = sorted(file.name for file in (path / "checkpoints").iterdir())
-    assert names == ["round-000003.safetensors", "round-000004.safetensors"]
+    assert names == ["round-000003.safetensors", "round-000004.safetensors", "rounds.jsonl"]
     assert torch.equal(unpack_tensors(path / "model.safetensors")[0]["weight"], torch.ones(2, 2))
 
 

@@ -16,13 +16,14 @@ from fedro.cli import (
     rules,
     run,
     sweep,
+    watch,
 )
 from fedro.cli.common import app
 
 __all__ = ["app", "main"]
 
 # The order in `fedro --help` and in the reference.
-_COMMANDS = (plan, run, sweep, report, rollback, data, rules, attacks, kappa, reproduce)
+_COMMANDS = (plan, run, sweep, watch, report, rollback, data, rules, attacks, kappa, reproduce)
 _ORDER = [module.__name__ for module in _COMMANDS]
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback.__module__))
 

@@ -65,6 +65,7 @@ class StrategySettings:
     order: Order | None
     arrays_key: str
     config_key: str
+    metrics_port: int | None
     clock: Clock
 
     @property

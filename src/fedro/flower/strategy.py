@@ -29,6 +29,7 @@ from fedro.flower.messaging import (
     by_claimed_source,
     send_and_collect,
 )
+from fedro.flower.prometheus import RunMetrics, checked_port, serving
 from fedro.flower.run_log import log_end, log_start, log_summary
 from fedro.flower.session import Session, SessionRecorder, new_seed
 from fedro.flower.settings import (
@@ -99,10 +100,13 @@ class FedRo(Strategy):
             order in each run, a simulation can be repeated although node ids change.
         arrayrecord_key: The name of the record with the weights.
         configrecord_key: The name of the record with the configuration.
+        metrics_port: Serve metrics for Prometheus under http://127.0.0.1:PORT/metrics while the run
+            is going on. This needs the extra `prometheus`. None: no server.
         clock: The time functions to use; tests replace them.
 
     Raises:
         ValueError: If an argument is not allowed, or if the plan is for another rule.
+        ImportError: If `metrics_port` is given and prometheus_client is not installed.
 
     Example:
         >>> import fedro
@@ -136,6 +140,7 @@ class FedRo(Strategy):
         order: Order | None = None,
         arrayrecord_key: str = "arrays",
         configrecord_key: str = "config",
+        metrics_port: int | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         plan = checked_plan(plan)
@@ -168,10 +173,12 @@ class FedRo(Strategy):
             order=order,
             arrays_key=arrayrecord_key,
             config_key=configrecord_key,
+            metrics_port=checked_port(metrics_port),
             clock=clock,
         )
         self.session: Session | None = None
         self._last_round: int | None = None  # it is always evaluated
+        self._metrics: RunMetrics | None = None  # while the run is going on
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -235,9 +242,31 @@ class FedRo(Strategy):
             ValueError: If an argument is not allowed.
             TooFewRepliesError: If `max_void_rounds` rounds in a row were void.
             RunFolderError: If the run folder cannot be used or holds a different run.
+            OSError: If another program uses the port of the metrics.
             UserCodeError: If a rule, `evaluate_fn` or `order` of your own failed. The message shows
                 the line; the run can be resumed.
         """
+        with serving(self.settings.metrics_port, self.settings.plan) as self._metrics:
+            return self._start(
+                grid,
+                initial_arrays,
+                num_rounds,
+                timeout,
+                train_config,
+                evaluate_config,
+                evaluate_fn,
+            )
+
+    def _start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int,
+        timeout: float,
+        train_config: ConfigRecord | None,
+        evaluate_config: ConfigRecord | None,
+        evaluate_fn: EvaluateFn | None,
+    ) -> Result:
         s, start = self.settings, time.time()
         number("timeout", timeout, "timeout > 0, in seconds", lambda x: x > 0)
         count("num_rounds", num_rounds, 1, s.plan.problem.draws, "draws that the plan is for")
@@ -282,6 +311,8 @@ class FedRo(Strategy):
         evaluate_fn: EvaluateFn | None,
     ) -> None:
         s, session, last = self.settings, self._running(), self._last_round or 0
+        if self._metrics is not None:
+            self._metrics.begin(session, last)
         if evaluate_fn is not None:
             evaluate_fn = UserCode("function evaluate_fn", evaluate_fn).wrap(evaluate_fn)
         if evaluate_fn is not None and not session.state.round:
@@ -298,6 +329,8 @@ class FedRo(Strategy):
                 self._evaluate_at_server(result, server_round, evaluate_fn)
             due = server_round % s.config["checkpoint_every"] == 0
             recorder.write(checkpoint=due or server_round == last)
+            if self._metrics is not None:
+                self._metrics.record_round(session)
             check_void_rounds(session, s.max_void_rounds, recorder)
 
     def _train(

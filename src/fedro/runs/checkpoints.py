@@ -3,17 +3,17 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedro.runs.errors import DamagedError, RunFolderError
 from fedro.runs.json_lines import as_plain
+from fedro.runs.round_lines import LinesMark
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LINES_TENSOR = "rounds.jsonl"  # holds the lines of that file up to the checkpoint
 METADATA_KEY = "fedro"  # its value is the checksum and the facts
 FILE_NAME = re.compile(r"round-\d{6,}\.safetensors")
 
@@ -54,12 +54,23 @@ def keep_newest(folder: Path, number: int) -> None:
         path.unlink(missing_ok=True)
 
 
-def load_newest(folder: Path) -> tuple[Checkpoint | None, bytes, list[Path]]:
-    """Return the newest intact checkpoint, its lines, and the files of newer, damaged ones."""
+def load_newest(
+    folder: Path, find_lines: Callable[[LinesMark], bytes]
+) -> tuple[Checkpoint | None, bytes, list[Path]]:
+    """Load the newest checkpoint that is intact and whose lines are.
+
+    Args:
+        folder: The folder with the checkpoints.
+        find_lines: Returns the lines up to a mark, or raises a `DamagedError`.
+
+    Returns:
+        The checkpoint, its lines, and the files of newer ones, which are damaged.
+    """
     damaged: dict[Path, str] = {}
     for path in list_files(folder):
         try:
-            return *unpack(path), list(damaged)
+            checkpoint, mark = unpack(path)
+            return checkpoint, find_lines(mark), list(damaged)
         except DamagedError as error:
             damaged[path] = str(error)
     if damaged:
@@ -72,33 +83,36 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, bytes, list[Path]]:
 
 
 def pack(
-    round: int, tensors: Mapping[str, "Tensor"], scalars: Mapping[str, Any], lines: bytes
+    round: int, tensors: Mapping[str, "Tensor"], scalars: Mapping[str, Any], mark: LinesMark
 ) -> bytes:
     """Encode a checkpoint; scalars that are NaN or infinite are kept."""
-    import torch
+    facts = {
+        "round": round,
+        "scalars": as_plain(scalars, finite=False),
+        "lines": mark._asdict(),
+    }
+    return pack_tensors(tensors, facts)
 
-    if LINES_TENSOR in tensors:
-        raise ValueError(f"tensor {LINES_TENSOR!r}: this name is reserved; use another")
-    text = torch.frombuffer(bytearray(lines or b"\n"), dtype=torch.uint8)[: len(lines)]
-    facts = {"round": round, "scalars": as_plain(scalars, finite=False)}
-    return pack_tensors({**tensors, LINES_TENSOR: text}, facts)
 
-
-def unpack(path: Path) -> tuple[Checkpoint, bytes]:
-    """Decode a checkpoint and the lines of rounds.jsonl up to then.
+def unpack(path: Path) -> tuple[Checkpoint, LinesMark]:
+    """Decode a checkpoint, and where its lines end in rounds.jsonl.
 
     Raises:
         DamagedError: The file is not as it was written.
     """
     tensors, facts = unpack_tensors(path)
     match facts:
-        case {"round": int(round), "scalars": dict(scalars)} if LINES_TENSOR in tensors:
-            lines = tensors.pop(LINES_TENSOR).numpy().tobytes()
+        case {
+            "round": int(round),
+            "scalars": dict(scalars),
+            "lines": {"size": int(size), "digest": str(digest)},
+        }:
+            mark = LinesMark(size, digest)
         case _:
             raise DamagedError("it is not a checkpoint, or another version of fedro wrote it")
     if path.name != file_name(round):
         raise DamagedError(f"it holds round {round}, but its name says another")
-    return Checkpoint(round, tensors, scalars), lines
+    return Checkpoint(round, tensors, scalars), mark
 
 
 def pack_tensors(tensors: Mapping[str, "Tensor"], facts: Mapping[str, Any]) -> bytes:

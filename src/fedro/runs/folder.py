@@ -17,8 +17,8 @@ from fedro.common.atomic_files import (
 from fedro.common.checks import count
 from fedro.runs import checkpoints
 from fedro.runs.checkpoints import Checkpoint
-from fedro.runs.errors import DamagedError, RunFolderError, explained
-from fedro.runs.json_lines import RoundsFile, lines_before, parse_lines, to_json
+from fedro.runs.errors import DamagedError, RunFolderError, explained, read_bytes
+from fedro.runs.json_lines import parse_lines, to_json
 from fedro.runs.lock import Lock
 from fedro.runs.reading import (
     check_same_run,
@@ -26,11 +26,13 @@ from fedro.runs.reading import (
     make_run_json,
     read_run_json,
 )
+from fedro.runs.round_lines import RoundLines
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FILES = ("run.json", "config.toml", "rounds.jsonl", "model.safetensors", "summary.json")
+LINES_COPY = Path("checkpoints", "rounds.jsonl")
 KEPT_CHECKPOINTS = 2
 
 
@@ -52,7 +54,7 @@ class RunFolder:
     def __init__(self, path: Path, keep: int = KEPT_CHECKPOINTS) -> None:
         """Take the lock; ``create`` and ``resume`` do the rest."""
         self.path, self.keep = path, count("keep", keep, 2)
-        self._rounds_file = RoundsFile(path / "rounds.jsonl")
+        self._lines = RoundLines(path / "rounds.jsonl", path / LINES_COPY)
         self._saved: int | None = None  # the round of the newest checkpoint
         with explained(path / "lock", "The folder is as it was", "try again"):
             self._lock = Lock(path)
@@ -146,21 +148,22 @@ class RunFolder:
         """Add a line to rounds.jsonl; NaN and infinities become null."""
         text = to_json(line)
         self._check()
-        with self._explained(self._rounds_file.path):
-            self._rounds_file.append(text)
+        with self._explained(self._lines.file.path):
+            self._lines.append(text)
 
     def rounds(self) -> list[dict[str, Any]]:
         """Return the lines of rounds.jsonl."""
-        return parse_lines(self._rounds_file.path)
+        return parse_lines(self._lines.file.path)
 
     def checkpoint(
         self, round: int, tensors: Mapping[str, "Tensor"], scalars: Mapping[str, Any]
     ) -> None:
         """Save the state after so many rounds, and delete the oldest checkpoints.
 
-        The checkpoint also holds the lines of the rounds before. Lines of this round or a later one
-        (their key "round" counts from 0) are left out, so a run that is interrupted between a line
-        and its state can save the state before and write the line again after a resume.
+        The checkpoint also holds where the lines of the rounds before end in rounds.jsonl, and
+        their hash. Lines of this round or a later one (their key "round" counts from 0) are left
+        out, so a run that is interrupted between a line and its state can save the state before and
+        write the line again after a resume.
 
         Args:
             round: The number of rounds that are finished.
@@ -175,10 +178,13 @@ class RunFolder:
         round = count("round", round, self._saved or 0)
         self._check()
         path = self.path / "checkpoints" / checkpoints.file_name(round)
-        with self._explained(self._rounds_file.path):
-            lines = lines_before(self._rounds_file.sync(), round)
+        with self._explained(self._lines.file.path):
+            self._lines.file.sync()
+        with self._explained(self._lines.copy.path):
+            mark = self._lines.save_before(round)
         with self._explained(path):
-            _write(path, checkpoints.pack(round, tensors, scalars, lines))
+            _write(path, checkpoints.pack(round, tensors, scalars, mark))
+        self._lines.saved(mark)
         self._saved = round
         with self._explained(path.parent):
             checkpoints.keep_newest(path.parent, self.keep)
@@ -188,23 +194,23 @@ class RunFolder:
         self._check(or_finished=True)
         folder = self.path / "checkpoints"
         with self._explained(folder):
-            checkpoint, lines, damaged = checkpoints.load_newest(folder)
+            checkpoint, lines, damaged = checkpoints.load_newest(folder, self._lines.find)
         self._saved = checkpoint.round if checkpoint else None
         if not self.finished:
             with self._explained(folder):
                 for path in damaged:
                     os.replace(path, path.with_name(path.name + ".damaged"))
                 checkpoints.keep_newest(folder, self.keep)
-            with self._explained(self._rounds_file.path):
-                self._rounds_file.restore(lines)
+            with self._explained(self._lines.file.path):
+                self._lines.restore(lines)
         return checkpoint
 
     def finish(self, model: Mapping[str, "Tensor"], summary: Mapping[str, Any]) -> None:
         """Save the model and then the summary, which completes the run."""
         text = to_json(summary, indent=2)
         self._check()
-        with self._explained(self._rounds_file.path):
-            self._rounds_file.sync()
+        with self._explained(self._lines.file.path):
+            self._lines.file.sync()
         for name, data in (
             ("model.safetensors", checkpoints.pack_tensors(model, {})),
             ("summary.json", text),
@@ -242,6 +248,7 @@ class RunFolder:
         """Repair what a crash left, and go back to the newest checkpoint."""
         leftovers = [self.path / temporary_name(name) for name in FILES]
         leftovers += (self.path / "checkpoints").glob(temporary_name("round-*.safetensors"))
+        leftovers.append(self.path / temporary_name(str(LINES_COPY)))
         with self._explained(self.path):
             for path in leftovers:
                 path.unlink(missing_ok=True)
@@ -280,7 +287,7 @@ def roll_back(path: str | PathLike[str], round: int) -> list[Path]:
     """Make a run resume from an older checkpoint.
 
     Newer checkpoints and, of a complete run, the model and the summary are renamed to
-    ``*.undone``. Nothing is deleted.
+    ``*.undone``, and rounds.jsonl is copied to ``rounds.jsonl.undone``. Nothing is deleted.
 
     Args:
         path: The run folder.
@@ -304,15 +311,25 @@ def roll_back(path: str | PathLike[str], round: int) -> list[Path]:
                 f"{folder.path} has no checkpoint after round {round}; it has those after {known}"
             )
         try:
-            checkpoints.unpack(saved[round])
+            lines = folder._lines.find(checkpoints.unpack(saved[round])[1])
         except DamagedError as error:
             raise RunFolderError(f"{saved[round]} is damaged: {error}. Take another") from None
+        _keep_undone(folder.path / "rounds.jsonl", lines)
         undone = [file for number, file in saved.items() if number > round]
         undone += [folder.path / name for name in FILES[-2:] if (folder.path / name).exists()]
         renamed = [_undone_name(file) for file in undone]
         for file, new in zip(undone, renamed, strict=True):
             os.replace(file, new)
         return renamed
+
+
+def _keep_undone(rounds: Path, lines: bytes) -> None:
+    """Copy rounds.jsonl if it has more than the lines that stay."""
+    now = read_bytes(rounds) or b""
+    if now != lines:
+        copy = _undone_name(rounds)
+        with explained(copy, "Nothing was undone", "try again"):
+            _write(copy, now)
 
 
 def _undone_name(path: Path) -> Path:

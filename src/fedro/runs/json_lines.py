@@ -1,4 +1,4 @@
-"""Strict JSON, and rounds.jsonl: the file with one line of it for each round."""
+"""Strict JSON, and files with a line of it for each entry."""
 
 import json
 import math
@@ -55,48 +55,41 @@ def parse_lines(path: Path) -> list[dict[str, Any]]:
     return [parse_json(line, f"line {number} of {path}") for number, line in enumerate(lines, 1)]
 
 
-def lines_before(lines: bytes, round: int) -> bytes:
-    """Cut off the lines at the end that belong to this round or a later one."""
-    while lines:
-        start = lines.rfind(b"\n", 0, -1) + 1
-        number = parse_json(lines[start:], "the last line").get("round")
-        if not isinstance(number, int) or number < round:
-            break
-        lines = lines[:start]
-    return lines
+class LineFile:
+    """A file of lines in the process that writes it.
 
-
-class RoundsFile:
-    """rounds.jsonl in the process that writes it.
-
-    The file only grows, until it is cut back to a checkpoint. `size` is where the last complete
-    line ends; a file of another size was changed by somebody else.
+    The file only grows, until it is cut back. `size` is where the last complete line ends; a file
+    of another size was changed by somebody else.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.size = 0
 
-    def append(self, line: bytes) -> None:
-        """Add a line; if it cannot be written completely, the file is cut back."""
+    def append(self, lines: bytes) -> None:
+        """Add lines; if they cannot be written completely, the file is cut back."""
         size = self.size
         with opened(self.path, os.O_WRONLY | os.O_APPEND) as file:
             self._check_size(file)
             try:
-                write_all(file, line + b"\n")
-                self.size = size + len(line) + 1
+                write_all(file, lines)
+                self.size = size + len(lines)
             except BaseException:
                 self.size = size
                 with suppress(OSError):
                     os.ftruncate(file, size)
                 raise
 
-    def sync(self) -> bytes:
-        """Wait until all lines are on the disk, and return them."""
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
         with opened(self.path, os.O_RDONLY) as file:
             self._check_size(file)
             os.fsync(file)
-        return self.path.read_bytes()
+
+    def cut(self, size: int) -> None:
+        """Cut the file back to a size."""
+        os.truncate(self.path, size)
+        self.size = size
 
     def restore(self, lines: bytes) -> None:
         """Make the file hold exactly these lines."""
