@@ -43,6 +43,7 @@ def main(grid: Grid, context: Context) -> None:
         quorum=count("quorum", config["quorum"], 0) or None,
         quorum_after=float(config["quorum-after"]) if config["quorum"] else None,
         max_void_rounds=count("max-void-rounds", config["max-void-rounds"], 1),
+        metrics_port=count("metrics-port", config["metrics-port"], 0) or None,
         flat=True,
     )
     start = ArrayRecord(setup.build().state_dict())
