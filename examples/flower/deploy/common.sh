@@ -3,14 +3,13 @@
 
 running() { # running NAME: whether the process of that name is alive
     local pid
-    pid=$(cat "$folder/$1.pid" 2> /dev/null) && [[ $(ps -ww -o stat=,args= -p "$pid") == [!Z]*@(flower-super|nginx)* ]]
+    pid=$(cat "$folder/$1.pid" 2> /dev/null) && [[ $(ps -ww -o stat=,args= -p "$pid") =~ ^[^Z].*(flower-super|nginx) ]]
 }
 
 start() { # start NAME WHERE COMMAND…: run the command in the background, in its folder, unless it is running already
     local name=$1 where=$2
     shift 2
     running "$name" && return
-    mkdir -p "$where"
     (
         set -m
         cd "$where"
@@ -30,4 +29,19 @@ wait_for() { # wait_for WHAT NAME SECONDS COMMAND…: until the command succeeds
         fi
         sleep 0.2
     done
+}
+
+write_proxy_config() { # write_proxy_config TEMPLATE LISTEN SUPERLINK KEYS WHERE: the files of an nginx of our own
+    local kind
+    mkdir -p "$5/temp"
+    sed -e "s|\${LISTEN}|$2|; s|\${SUPERLINK}|$3|; s|\${KEYS}|$4|; s|\${LOG}|$5/refused.log|" "$1" > "$5/fleet.conf"
+    {
+        ((EUID != 0)) || echo "user root; # the folder is closed to others"
+        echo "daemon off; error_log stderr; pid nginx.pid;"
+        echo "events { worker_connections 4096; }"
+        echo "http {"
+        for kind in client_body proxy fastcgi uwsgi scgi; do echo "    ${kind}_temp_path temp/$kind;"; done
+        echo "    include fleet.conf;"
+        echo "}"
+    } > "$5/nginx.conf"
 }

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # A federation on this machine: a SuperLink, a proxy with TLS in front of it, and SuperNodes with a key each.
 #
-#   examples/flower/deploy/up.sh NODES [FOLDER]      PORT=8000 by default: nodes connect to it, the SuperLink takes
-#                                                    PORT+1, node i takes PORT+2+i
+#   examples/flower/deploy/up.sh NODES [FOLDER]      PORT=8000 by default: nodes connect to PORT, the SuperLink
+#                                                    takes PORT+1, node i takes PORT+2+i
 #
 # What is there already is kept, so a second call starts again what has died. down.sh ends it all.
 set -euo pipefail
-shopt -s extglob
 deploy=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$deploy/common.sh"
 PATH=$PATH:/usr/sbin # nginx
@@ -19,25 +18,12 @@ done
 mkdir -p "$folder"
 cd "$folder"
 folder=$PWD keys=$PWD/keys server=127.0.0.1:$port link=127.0.0.1:$((port + 1))
-mkdir -p keys server proxy/temp flwr
+mkdir -p server flwr
 
-# 1. Certificates. The nodes know the proxy by server.crt and the authority that signed it; the SuperLink has link.crt,
-#    which only the proxy, the server app and the operator's commands use.
-new_key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
-if [[ ! -f $keys/server.crt ]]; then
-    (
-        cd "$keys"
-        openssl req -x509 "${new_key[@]}" -days 365 -subj "/CN=fedro test CA" -keyout ca.key -out ca.crt
-        openssl req "${new_key[@]}" -subj "/CN=localhost" -keyout server.key -out server.csr
-        openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 365 -out server.crt.new \
-            -extfile <(echo "subjectAltName=DNS:localhost,IP:127.0.0.1")
-        openssl req -x509 "${new_key[@]}" -days 365 -subj "/CN=127.0.0.1" -addext "subjectAltName=IP:127.0.0.1" \
-            -keyout link.key -out link.crt
-        mv server.crt.new server.crt
-    ) 2> openssl.log
-fi
+# 1. Certificates, in a folder that neither the server app nor a node works in
+"$deploy/certificates.sh" "$keys" localhost
 
-# 2. The SuperLink, in a folder of its own, where the server app runs; and how `flwr` finds it
+# 2. The SuperLink and the server app, in a folder of their own; and how `flwr` finds them
 cat > flwr/config.toml << TOML
 [superlink]
 default = "deployed"
@@ -50,29 +36,26 @@ export FLWR_HOME=$folder/flwr
 start superlink "$folder/server" flower-superlink --host 127.0.0.1 --port "${link#*:}" --database state.db \
     --enable-supernode-auth --disable-runtime-dependency-installation \
     --ssl-ca-certfile "$keys/link.crt" --ssl-certfile "$keys/link.crt" --ssl-keyfile "$keys/link.key"
-wait_for "the SuperLink" superlink 60 curl -sf --cacert "$keys/link.crt" "https://$link/health"
+wait_for "The SuperLink" superlink 60 curl -sf --cacert "$keys/link.crt" "https://$link/health"
 
-# 3. The proxy, through which nodes reach the fleet API and nothing else
-sed -e "s|@LISTEN@|$server|; s|@LINK@|${link#*:}|; s|@KEYS@|$keys|" "$deploy/nginx.conf.in" > proxy/nginx.conf
-as_user="worker_processes 1;" # instead of one for each core
-[[ $(id -u) != 0 ]] || as_user+=" user root;" # the keys' folder is closed to others
-sed -i -e "s|^worker_processes auto;|$as_user|" proxy/nginx.conf
-start proxy "$folder/proxy" nginx -p "$folder/proxy" -e stderr -c nginx.conf -g "daemon off;"
-wait_for "the proxy" proxy 30 curl -s --cacert "$keys/ca.crt" "https://$server/"
+# 3. The proxy, through which nodes reach the calls of SuperNodes and nothing else
+write_proxy_config "$deploy/fleet.conf.template" "$server" "$link" "$keys" "$folder/proxy"
+start proxy "$folder/proxy" nginx -p "$folder/proxy" -e stderr -c nginx.conf
+wait_for "The proxy" proxy 30 curl -s --cacert "$keys/ca.crt" "https://$server/"
 
 # 4. A key for each node, of which the SuperLink is told; whoever has no such key is refused
 register() { # register NODE
     local home=nodes/$1
-    [[ -f $home/registered ]] && return
+    [[ -f $home/registered.json ]] && return
     mkdir -p "$home"
     cp "$keys/ca.crt" "$home"
     [[ -f $home/node.key ]] || ssh-keygen -q -t ecdsa -b 384 -N "" -C "" -f "$home/node.key"
-    if ! flwr supernode register "$home/node.key.pub" > "$home/registered.new" 2>&1; then
-        cat "$home/registered.new" >&2
+    if ! flwr supernode register "$home/node.key.pub" --format json > "$home/registered.json.new" 2>&1; then
+        cat "$home/registered.json.new" >&2
         echo "$home/node.key.pub could not be registered at $link" >&2
         return 1
     fi
-    mv "$home/registered.new" "$home/registered"
+    mv "$home/registered.json.new" "$home/registered.json"
 }
 for ((i = 0; i < nodes; i++)); do register "node-$i"; done
 
@@ -82,14 +65,19 @@ for ((i = 0; i < nodes; i++)); do
     FLWR_HOME=$home/flwr start "node-$i" "$home" flower-supernode --superlink "$server" --root-certificates ca.crt \
         --auth-supernode-private-key node.key --port $((port + 2 + i)) --node-config "partition-id=$i num-partitions=$nodes"
 done
-for ((i = 0; i < nodes; i++)); do
-    wait_for "node $i" "node-$i" 180 grep -q "SuperNode ID" "node-$i.log"
-done
-online() { # how many nodes the SuperLink itself says are online
-    flwr supernode list --format json | grep -c '"online"' || true
-}
-all_online() { (($(online) >= nodes)); }
-wait_for "at least one node" superlink 120 all_online
 
-echo "$(online) nodes are online at $server; keys, logs and runs are in $folder. Now:"
+# 6. Wait until this process of a node has connected and the SuperLink says that the node is online
+listed=""
+online() { # online NODE
+    local id entry
+    id=$(grep -o '[0-9]\{5,\}' "nodes/$1/registered.json" | head -n 1)
+    entry="\"node-id\": *\"$id\"[^}]*\"status\": *\"online\""
+    grep -q "SuperNode ID: $id" "$1.log" || return
+    [[ $listed =~ $entry ]] && return
+    listed=$(flwr supernode list --format json)
+    [[ $listed =~ $entry ]]
+}
+for ((i = 0; i < nodes; i++)); do wait_for "Node $i" "node-$i" 180 online "node-$i"; done
+
+echo "$nodes nodes are online at $server; keys, logs and runs are in $folder. Now:"
 echo "  FLWR_HOME=$FLWR_HOME flwr run examples/flower --stream --run-config 'clients=$nodes'"
