@@ -24,19 +24,17 @@ MISSING = [name for name in ("openssl", "ps") if shutil.which(name) is None]
 MISSING += [] if NGINX else ["nginx"]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"the proxy needs {', '.join(MISSING)}")
 DEPLOY = APP / "deploy"
-ALLOWED = re.findall(
-    r"location = (/v1/fleet/\S+) ", (DEPLOY / "fleet.conf.template").read_text()
-)
+ALLOWED = re.findall(r"location = (/v1/fleet/\S+) ", (DEPLOY / "fleet.conf.template").read_text())
 # With SuperNode authentication, the SuperLink refuses these two itself.
 USELESS = {"/v1/fleet/register-node", "/v1/fleet/unregister-node"}
 PATHS = {path for _, path in PROTOBUF_REQUEST_TYPES}
-FORBIDDEN = sorted(PATHS - set(ALLOWED)) + ["/", "/health", "/docs", "/openapi.json"]
-FORBIDDEN += ["/v1/runtime/responses", "/v1/fleet", "/v1/fleet/", "/v1"]
+OTHERS = ["/", "/health", "/docs", "/openapi.json", "/v1", "/v1/fleet", "/v1/fleet/"]
+FORBIDDEN = [*sorted(PATHS - set(ALLOWED)), *OTHERS, "/v1/runtime/responses"]
 CONTROL = "/v1/control/register-node"
 
 
 class Superlink(ThreadingHTTPServer):
-    """A server that remembers what reaches it. It answers with the status that the header `answer` names."""
+    """A server that remembers what reaches it; a request says which status it wants."""
 
     daemon_threads = True
 
@@ -66,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_GET = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_POST
+    do_GET = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_POST  # noqa: N815
 
     def log_message(self, *_):
         pass
@@ -210,8 +208,8 @@ TRICKS = [
 @pytest.mark.parametrize("target", TRICKS)
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_paths_that_are_written_otherwise_are_refused(proxy, target, version):
-    request = f"POST {target} HTTP/{version}\nHost: localhost\nConnection: close\nContent-Length: 0\n\n"
-    (status,) = proxy.raw(request)
+    headers = "Host: localhost\nConnection: close\nContent-Length: 0\n\n"
+    (status,) = proxy.raw(f"POST {target} HTTP/{version}\n{headers}")
     assert status in (400, 404, 405)
     assert proxy.paths() == []
 
@@ -241,10 +239,11 @@ def test_other_ways_in_are_refused(proxy, name):
 
 
 INNER = f"POST {CONTROL} HTTP/1.1\nHost: localhost\nContent-Length: 0\nConnection: close\n\n"
+LENGTH = f"Content-Length: {len(INNER) + 5}\n"
 SMUGGLED = {
     "two lengths": f"Content-Length: 0\nContent-Length: {len(INNER)}\n\n{INNER}",
-    "length and chunks": f"Content-Length: {len(INNER) + 5}\nTransfer-Encoding: chunked\n\n0\n\n{INNER}",
-    "chunks written otherwise": f"Content-Length: {len(INNER) + 5}\nTransfer-Encoding: xchunked\n\n0\n\n{INNER}",
+    "length and chunks": f"{LENGTH}Transfer-Encoding: chunked\n\n0\n\n{INNER}",
+    "chunks written otherwise": f"{LENGTH}Transfer-Encoding: xchunked\n\n0\n\n{INNER}",
     "chunks": f"Transfer-Encoding: chunked\n\n0\n\n{INNER}",
     "a pipeline": f"Content-Length: 0\n\n{INNER}",
     "a line in a header": f"X: a\nContent-Length: 0\n b\n\n{INNER}",
@@ -259,7 +258,7 @@ def test_nothing_can_be_smuggled_in_the_body_of_an_allowed_call(proxy, name):
 
 
 def test_the_announcement_of_a_reply_has_a_limit(proxy):
-    """10,000 arrays have 20,000 objects of 68 bytes and would lock the SuperLink's database for 10 s."""
+    """10,000 arrays are 20,000 objects, for which the SuperLink locks its database for 10 s."""
     largest_model, hostile = 68 * 663, 68 * 20_000  # ResNet-50 has 330 arrays
     assert proxy.call("/v1/fleet/push-messages", b"x" * largest_model) == 200
     assert proxy.call("/v1/fleet/push-messages", b"x" * hostile) == 413
@@ -296,7 +295,7 @@ KEYS = [f"{'a' * 96}{letter * 160}{'b' * 32}" for letter in "xyz"]  # three node
 
 
 def test_one_node_cannot_keep_the_superlink_busy(proxy):
-    """60 requests of one node at once: ten pass, the others get 503, and other nodes notice nothing."""
+    """Of 60 requests of one node at once ten pass. Other nodes notice nothing."""
     flood = {"takes": "1.5", "flwr_public_key": KEYS[0]}
     with ThreadPoolExecutor(61) as pool:
         many = [pool.submit(proxy.call, "/v1/fleet/pull-messages", **flood) for _ in range(60)]

@@ -1,4 +1,4 @@
-"""What tests need that start Flower's processes: their environment, ports, and waits with an end."""
+"""For tests that start Flower's processes: their environment, free ports, waits that end."""
 
 import random
 import shutil

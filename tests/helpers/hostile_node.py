@@ -1,4 +1,4 @@
-"""A node that speaks to the SuperLink itself, with a registered key, instead of running Flower's SuperNode."""
+"""A node with a registered key that speaks to the SuperLink without Flower's SuperNode."""
 
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     PullMessagesRequest,
-    PullMessagesResponse,
     PushMessagesRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
@@ -24,7 +23,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 
 class HostileNode:
-    """A connection in the name of a node: its key, and the address and the CA certificate that it was given."""
+    """A connection with what a node was given: an address, a CA certificate and its key."""
 
     def __init__(self, address, ca, key):
         private = load_ssh_private_key(Path(key).read_bytes(), None)
@@ -35,16 +34,20 @@ class HostileNode:
         self.node = Node(node_id=self.client.ActivateNode(request).node_id)
 
     def heartbeat(self):
-        self.client.SendNodeHeartbeat(SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=30))
+        self.client.SendNodeHeartbeat(
+            SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=30)
+        )
 
     def pull(self):
         """The next message for this node without its content, or None."""
-        response: PullMessagesResponse = self.client.PullMessages(PullMessagesRequest(node=self.node))
+        response = self.client.PullMessages(PullMessagesRequest(node=self.node))
         return message_from_proto(response.messages_list[0]) if response.messages_list else None
 
     def reply(self, message, arrays):
-        """Announce a reply of so many small arrays, then send them; the HTTP status of the announcement."""
-        record = ArrayRecord({f"array-{i}": Array(np.full(1, i, np.float32)) for i in range(arrays)})
+        """Announce a reply of so many small arrays and send them; the status of the first."""
+        record = ArrayRecord(
+            {f"array-{i}": Array(np.full(1, i, np.float32)) for i in range(arrays)}
+        )
         reply = Message(RecordDict({"arrays": record}), reply_to=message)
         reply.metadata.__dict__["_message_id"] = reply.object_id
         reply.metadata.__dict__["_src_node_id"] = self.node.node_id

@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """Copy the state of a server while it runs: backup.py SERVER DESTINATION
 
-SERVER is the folder where the SuperLink was started. The copy is DESTINATION/TIME, with state.db and runs/. It holds
-the seed of running runs, so keep it as secret as the original. Keys and certificates are not in it.
+SERVER is the folder where the SuperLink was started. The copy is DESTINATION/TIME, with state.db
+and runs/. It holds the seed of unfinished runs, so keep it as secret as the original. Keys and
+certificates are not in it.
 """
 
 import shutil
 import sqlite3
 import sys
 from contextlib import closing
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 
 def copy_run(run: Path, to: Path) -> None:
-    """Copy the checkpoints first, then the lines of the rounds, which must reach as far as a checkpoint."""
+    """Copy checkpoints first, then rounds.jsonl, which must not be older than they are."""
     later = [path for path in run.iterdir() if path.name not in ("checkpoints", "lock")]
     to.mkdir(parents=True)
     if (run / "checkpoints").exists():
@@ -42,7 +43,7 @@ def copy_database(database: Path, to: Path) -> None:
 
 def backup(server: Path, destination: Path) -> Path:
     """Runs first, then the database: it then knows every node that a run knows."""
-    copy = destination / f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}"
+    copy = destination / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     unfinished = copy.with_name(f"{copy.name}.unfinished")
     unfinished.mkdir(parents=True, mode=0o700)
     for run_json in sorted(server.glob("runs/**/run.json")):

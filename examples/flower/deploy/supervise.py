@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Keep a run going: submit it, watch it, and submit it again with resume=true whenever it fails.
 
-    supervise.py examples/flower --run-config 'clients=20 byzantine=2 folder="/srv/fedro/runs/first"'
+    supervise.py examples/flower --run-config 'clients=20 byzantine=2 folder="/srv/runs/first"'
 
-The exit code is 0 once a run has completed. It is 1 if somebody stopped the run (`flwr stop`), if it failed more
-than --retries times in a row within an hour each, or if the SuperLink did not answer for an hour. A supervisor that
-is started again watches the run that it submitted before. `flwr run --stream` alone would not do: it ends with 0
-whether the run failed or not.
+The exit code is 0 once a run has completed. It is 1 if somebody stopped the run (`flwr stop`), if
+it failed more than --retries times in a row within an hour each, or if the SuperLink did not answer
+for an hour. A supervisor that is started again watches the run that it submitted before.
+`flwr run --stream` alone would not do: it ends with 0 whether the run failed or not.
 """
 
 import argparse
@@ -90,7 +90,7 @@ class Supervisor:
         return run
 
     def wait_for_end(self, run: str) -> str | None:
-        """Wait until the run has finished, through restarts of the SuperLink; None without any answer."""
+        """Wait until the run has finished; None if the SuperLink has been silent for too long."""
         heard = time.monotonic()
         while time.monotonic() - heard <= self.patience:
             answer = flwr("list")
