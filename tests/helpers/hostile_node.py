@@ -10,6 +10,7 @@ from flwr.app.message import remove_content_from_message
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
+    DeactivateNodeRequest,
     PullMessagesRequest,
     PushMessagesRequest,
 )
@@ -29,9 +30,19 @@ class HostileNode:
         private = load_ssh_private_key(Path(key).read_bytes(), None)
         self.public = public_key_to_bytes(private.public_key())
         signer = NodeAuthHttpInterceptor(private, private.public_key())
-        self.client = FleetHttpClient.from_server_address(address, False, str(ca), [signer])
+        self.client = FleetHttpClient.from_server_address(
+            address, False, Path(ca).read_bytes(), [signer]
+        )
         request = ActivateNodeRequest(public_key=self.public, heartbeat_interval=30)
         self.node = Node(node_id=self.client.ActivateNode(request).node_id)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Leave, so that a SuperNode with this key can come back."""
+        self.client.DeactivateNode(DeactivateNodeRequest(node_id=self.node.node_id))
+        self.client.close()
 
     def heartbeat(self):
         self.client.SendNodeHeartbeat(
