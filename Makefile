@@ -85,8 +85,8 @@ $(VENV)/.peers: $(VENV)/.installed tests/peers.txt
 # Where they cannot be had, these tests skip and say so.
 tools:
 	@missing=""; \
-	for pair in chromium:chromium openssl:openssl ssh-keygen:openssh-client curl:curl ps:procps; do \
-		command -v "$${pair%%:*}" > /dev/null || missing="$$missing $${pair#*:}"; \
+	for pair in chromium:chromium openssl:openssl ssh-keygen:openssh-client curl:curl ps:procps nginx:nginx; do \
+		PATH="$$PATH:/usr/sbin" command -v "$${pair%%:*}" > /dev/null || missing="$$missing $${pair#*:}"; \
 	done; \
 	for name in chromium-browser google-chrome; do \
 		command -v $$name > /dev/null && missing="$${missing# chromium}"; \
@@ -96,7 +96,8 @@ tools:
 	install="$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends$$missing"; \
 	echo "$$install"; \
 	$$install > /dev/null || { $$as_root apt-get update > /dev/null && $$install > /dev/null; } \
-		|| echo "$$missing: could not be installed, the tests that need them will be skipped."
+		|| echo "$$missing: could not be installed, the tests that need them will be skipped."; \
+	case "$$missing" in *nginx*) $$as_root systemctl disable --now nginx > /dev/null 2>&1 || true;; esac # not as a service
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,flower]'

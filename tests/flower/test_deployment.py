@@ -1,14 +1,13 @@
-"""The example app on real processes: a SuperLink with TLS and keys, SuperNodes that break down in
-every way, and a server that is killed and started again."""
+"""The example app on real processes: a SuperLink behind its proxy, SuperNodes with keys that break
+down in every way, a server that is killed and started again, and a node that tries to take over."""
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -29,9 +29,11 @@ from fedro.simulation.engines import make_engine
 from fedro.simulation.round import make_job
 from fedro_app.task import setup_of
 from flower_app import run_config
-from flower_environment import QUIET
+from flower_environment import NGINX, QUIET, free_ports, until
+from hostile_node import HostileNode
 
 MISSING = [name for name in ("openssl", "ssh-keygen", "curl", "ps") if shutil.which(name) is None]
+MISSING += [] if NGINX else ["nginx"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(bool(MISSING), reason=f"a federation needs {', '.join(MISSING)}"),
@@ -67,8 +69,8 @@ class Deployed:
     """A federation of deploy/up.sh."""
 
     def __init__(self, folder):
-        self.folder, self.port = folder, free_ports(NODES + 1)
-        self.run_folder = folder / "runs" / "test"
+        self.folder, self.port = folder, free_ports(NODES + 2)
+        self.run_folder = folder / "server" / "runs" / "test"
         self.env = {**ENV, "FLWR_HOME": str(folder / "flwr"), "PORT": str(self.port)}
 
     def command(self, *words, seconds=180):
@@ -103,6 +105,12 @@ class Deployed:
         told = json.loads(self.command("flwr", "list", "--format", "json"))
         return {run["run-id"]: run["status"] for run in told["runs"]}
 
+    def nodes(self):
+        """The status of each registered node, by id."""
+        told = json.loads(self.command("flwr", "supernode", "list", "--format", "json"))
+        statuses = {node["node-id"]: node["status"] for node in told["nodes"]}
+        return {node: status for node, status in statuses.items() if status != "unregistered"}
+
     def log(self, name):
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
@@ -129,7 +137,8 @@ class Deployed:
         """Make the SuperLink miss a dead node now, and not only after two intervals of 30 s."""
         signed = int(self.node_id(number))
         signed -= 2**64 if signed >= 2**63 else 0
-        with closing(sqlite3.connect(self.folder / "state.db", timeout=60)) as database, database:
+        path = self.folder / "server/state.db"
+        with closing(sqlite3.connect(path, timeout=60)) as database, database:
             changed = database.execute("UPDATE node SET online_until=1 WHERE node_id=?", (signed,))
             assert changed.rowcount == 1
 
@@ -144,32 +153,6 @@ class Deployed:
         assert not status.startswith("finished:fail"), self.command("flwr", "log", run, "--show")
 
 
-def free_ports(count):
-    """The first of so many ports in a row that are free."""
-    for _ in range(100):
-        first = random.randrange(20_000, 30_000)
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")
-
-
-def until(what, seconds, true, check=lambda: None):
-    """Wait; every 20 s, `check` may find out that there is nothing to wait for."""
-    end = time.monotonic() + seconds
-    next_check = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
-        if time.monotonic() > next_check:
-            check()
-            next_check = time.monotonic() + 20
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory):
     deployed = Deployed(tmp_path_factory.mktemp("federation"))
@@ -182,12 +165,12 @@ def federation(tmp_path_factory):
 
 STRANGERS = {  # who should be refused: the options of a SuperNode, and what it is told
     "unregistered key": (
-        ["--root-certificates", "ca.crt", "--auth-supernode-private-key", "stranger.key"],
+        ["--root-certificates", "keys/ca.crt", "--auth-supernode-private-key", "stranger.key"],
         r"code: 2004",  # no such node
     ),
-    "no key": (["--root-certificates", "ca.crt"], r"code: 2001"),
+    "no key": (["--root-certificates", "keys/ca.crt"], r"404 Not Found.*/v1/fleet/register-node"),
     "no certificate": (["--auth-supernode-private-key", "stranger.key"], r"certificate verify"),
-    "plain HTTP": (["--insecure"], r"disconnected|Connection reset"),
+    "plain HTTP": (["--insecure"], r"400 Bad Request"),
 }
 
 
@@ -252,7 +235,7 @@ def story(federation):
     with strangers(federation):
         until("the dead run's clients", 300, lambda: not federation.busy())
         until("all strangers", 200, lambda: all(map(refused, map(federation.log, STRANGERS))))
-        online = json.loads(federation.command("flwr", "supernode", "list", "--format", "json"))
+        nodes = federation.nodes()
     second = federation.submit(
         attackers=",".join(map(str, BAD)),
         attack="; ".join(BAD.values()),
@@ -270,7 +253,7 @@ def story(federation):
         first=first,
         second=second,
         rounds_before=rounds_before,
-        nodes=online["nodes"],
+        nodes=nodes,
         statuses=federation.statuses(),
         rounds=read(federation.run_folder).rounds,
     )
@@ -362,3 +345,183 @@ def test_strangers_are_refused(federation, story, name):
     assert re.search(STRANGERS[name][1], said), said
     assert "SuperNode ID" not in said
     assert len(story.nodes) == NODES
+
+
+INTRUDER = {
+    "pyproject.toml": """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "intruder"
+version = "1.0.0"
+[tool.flwr.app]
+publisher = "intruder"
+[tool.flwr.app.components]
+serverapp = "intruder.app:server"
+clientapp = "intruder.app:client"
+[tool.flwr.app.config]
+mark = ""
+""",
+    "intruder/__init__.py": "",
+    "intruder/app.py": """
+from pathlib import Path
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
+client = ClientApp()
+server = ServerApp()
+
+@server.main()
+def main(grid, context):
+    Path(context.run_config["mark"]).write_text(str(Path.cwd()))
+""",
+}
+
+
+class Intruder:
+    """Somebody who uses the operator's commands, at an address and with a certificate."""
+
+    def __init__(self, federation, folder, address, certificate):
+        self.federation, self.folder, self.mark = federation, folder, folder / "mark"
+        (folder / "flwr").mkdir(parents=True)
+        (folder / "flwr/config.toml").write_text(
+            '[superlink]\ndefault = "theirs"\n[superlink.theirs]\n'
+            f'address = "{address}"\nroot-certificates = "{certificate}"\n'
+        )
+        for name, text in INTRUDER.items():
+            (folder / "app" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "app" / name).write_text(text)
+        key = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", "more.key"]
+        subprocess.run(key, check=True, cwd=folder)
+
+    def flwr(self, *words):
+        """Whether the command succeeds, and what it says."""
+        env = {**self.federation.env, "FLWR_HOME": str(self.folder / "flwr")}
+        command = ["flwr", *words, "--format", "json"]
+        done = subprocess.run(
+            command, env=env, cwd=self.folder, capture_output=True, text=True, timeout=120
+        )
+        said = done.stdout + done.stderr
+        return done.returncode == 0 and '"success": true' in said, said
+
+    def register(self):
+        return self.flwr("supernode", "register", "more.key.pub")
+
+    def run(self):
+        return self.flwr("run", "app", "--run-config", f'mark="{self.mark}"')
+
+    def unregister(self, node):
+        return self.flwr("supernode", "unregister", node)
+
+
+def test_a_node_cannot_take_the_federation_over(federation, tmp_path):
+    """Not with all that it was given; the same commands work where the operator is."""
+    proxy, link = (f"127.0.0.1:{federation.port + i}" for i in range(2))
+    keys, node = federation.folder / "keys", federation.folder / "nodes/node-0"
+    intruder = Intruder(federation, tmp_path / "node", proxy, node / "ca.crt")
+    operator = Intruder(federation, tmp_path / "operator", link, keys / "link.crt")
+    nodes, runs = federation.nodes(), federation.statuses()
+    honest = federation.node_id(1)
+
+    for done, said in (intruder.register(), intruder.run(), intruder.unregister(honest)):
+        assert not done
+        assert "404" in said, said
+    assert federation.nodes() == nodes
+    assert federation.statuses() == runs
+
+    done, said = operator.register()
+    assert done, said
+    (more,) = set(federation.nodes()) - set(nodes)
+    done, said = operator.run()
+    assert done, said
+    until("the operator's app", 120, operator.mark.exists)
+    done, said = operator.unregister(more)
+    assert done, said
+    assert federation.nodes() == nodes
+    assert not intruder.mark.exists()
+    assert operator.mark.read_text() == str(federation.folder / "server")
+
+
+def test_all_other_paths_of_this_superlink_are_refused(federation):
+    """The SuperLink lists them itself."""
+    proxy, link = (f"https://127.0.0.1:{federation.port + i}" for i in range(2))
+    keys = federation.folder / "keys"
+    paths = httpx.get(f"{link}/openapi.json", verify=tls(keys / "link.crt")).json()["paths"]
+    allowed = set(re.findall(r"location = (/\S+)", (DEPLOY / "fleet.conf.template").read_text()))
+    assert allowed < set(paths)
+    with httpx.Client(verify=tls(keys / "ca.crt")) as client:
+        for path in sorted(set(paths) - allowed):
+            assert client.post(proxy + path).status_code == 404, path
+            assert client.get(proxy + path).status_code == 405, path
+        assert {client.post(proxy + path).status_code for path in allowed} == {415}  # no protobuf
+
+
+def tls(certificate):
+    return ssl.create_default_context(cafile=certificate)
+
+
+def test_keys_are_closed_to_other_users(federation):
+    for name in ("keys", "server", "nodes", "flwr"):
+        assert (federation.folder / name).stat().st_mode & 0o077 == 0
+    for key in federation.folder.rglob("*.key"):
+        assert key.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.soak
+def test_a_reply_of_10000_arrays_does_not_reach_the_superlink(federation):
+    """The other nodes stay online, and the run goes on."""
+    hostile, folder = 3, federation.folder / "server/runs/hostile"
+    os.killpg(federation.pid(f"node-{hostile}"), signal.SIGKILL)
+    federation.let_heartbeat_lapse(hostile)
+    home, statuses = federation.folder / f"nodes/node-{hostile}", []
+
+    def attack():
+        node.heartbeat()
+        if (message := node.pull()) is not None:
+            statuses.append(node.reply(message, 10_000))
+        return (folder / "summary.json").exists()
+
+    with HostileNode(f"127.0.0.1:{federation.port}", home / "ca.crt", home / "node.key") as node:
+        run = federation.submit(folder=str(folder), timeout=45.0, **{"num-server-rounds": 2})
+        until("the end", 600, attack, partial(federation.check_not_failed, run))
+        online = set(federation.nodes().values())
+    assert online == {"online"}
+    assert statuses
+    assert set(statuses) == {413}
+    rounds = read(folder).rounds
+    number = json.loads((folder / "ledger.json").read_text())[str(node.node.node_id)]["number"]
+    assert [line["void"] for line in rounds] == [None, None]
+    assert [list(line["missing"]) for line in rounds] == [[str(number)]] * 2
+    federation.up()  # starts node 3 again
+
+
+@pytest.mark.soak
+def test_a_supervised_run_survives_a_superlink_that_is_killed(federation, tmp_path):
+    """Nodes get 503 meanwhile, try again, and are online again without any help."""
+    folder = federation.folder / "server/runs/supervised"
+    given = {**CONFIG, "folder": str(folder), "timeout": 90.0}
+    text = " ".join(f"{key}={json.dumps(value)}" for key, value in given.items())
+    command = [sys.executable, DEPLOY / "supervise.py", ROOT / "examples/flower"]
+    command += ["--run-config", text, "--wait", "5", "--poll", "2"]
+    with (tmp_path / "log").open("w") as log:
+        supervisor = subprocess.Popen(
+            command, env=federation.env, cwd=tmp_path, stdout=log, stderr=log
+        )
+    try:
+        until("a round", 300, (folder / "checkpoints/round-000001.safetensors").exists)
+        pids = [federation.pid(f"node-{i}") for i in range(NODES)]
+        os.kill(federation.pid("superlink"), signal.SIGKILL)
+        os.kill(int((folder / "lock").read_text()), signal.SIGKILL)
+        time.sleep(45)  # more than a heartbeat
+        federation.up()
+        assert supervisor.wait(600) == 0, (tmp_path / "log").read_text()
+    finally:
+        supervisor.kill()
+        supervisor.wait()
+    said = (tmp_path / "log").read_text()
+    assert "resuming in 5 s" in said
+    assert "finished:completed" in said
+    assert [line["round"] for line in read(folder).rounds] == [0, 1, 2]
+    assert pids == [federation.pid(f"node-{i}") for i in range(NODES)]
+    assert set(federation.nodes().values()) == {"online"}

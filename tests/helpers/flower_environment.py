@@ -1,4 +1,9 @@
-"""Environment of the Flower processes that tests start."""
+"""For tests that start Flower's processes: their environment, free ports, waits that end."""
+
+import random
+import shutil
+import socket
+import time
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -7,3 +12,30 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",  # 15 by default: a busy machine would let clients starve
 }
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin")
+
+
+def free_ports(count):
+    """The first of so many ports in a row that are free."""
+    for _ in range(100):
+        first = random.randrange(20_000, 30_000)
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")
+
+
+def until(what, seconds, true, check=lambda: None):
+    """Wait; every 20 s, `check` may find out that there is nothing to wait for."""
+    end = time.monotonic() + seconds
+    next_check = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        if time.monotonic() > next_check:
+            check()
+            next_check = time.monotonic() + 20
+        time.sleep(0.2)

@@ -15,7 +15,7 @@ processes() { ps -ww -eo pid=,ppid=,pgid=,stat=,args= | awk '$4 !~ /^Z/'; }
 # their own. A pid file may be old and its number taken by another program, hence the test of the command line.
 groups=" $(processes | awk -v recorded=" $(cat /dev/null "${pid_files[@]}" | tr '\n' ' ')" '
     { parent[$1] = $2; group[$1] = $3 }
-    /flower-super|flwr-/ && (index(recorded, " " $1 " ") || index(recorded, " " $3 " ")) { ours[$1] }
+    /flower-super|flwr-|nginx:/ && (index(recorded, " " $1 " ") || index(recorded, " " $3 " ")) { ours[$1] }
     END {
         do {
             more = 0

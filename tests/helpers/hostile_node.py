@@ -1,0 +1,86 @@
+"""A node with a registered key that speaks to the SuperLink without Flower's SuperNode."""
+
+from pathlib import Path
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.fleet_pb2 import (
+    ActivateNodeRequest,
+    DeactivateNodeRequest,
+    PullMessagesRequest,
+    PushMessagesRequest,
+)
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
+from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.proto.node_pb2 import Node
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+
+class HostileNode:
+    """A connection with what a node was given: an address, a CA certificate and its key."""
+
+    def __init__(self, address, ca, key):
+        private = load_ssh_private_key(Path(key).read_bytes(), None)
+        self.public = public_key_to_bytes(private.public_key())
+        signer = NodeAuthHttpInterceptor(private, private.public_key())
+        self.client = FleetHttpClient.from_server_address(
+            address, False, Path(ca).read_bytes(), [signer]
+        )
+        request = ActivateNodeRequest(public_key=self.public, heartbeat_interval=30)
+        self.node = Node(node_id=self.client.ActivateNode(request).node_id)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """Leave, so that a SuperNode with this key can come back."""
+        self.client.DeactivateNode(DeactivateNodeRequest(node_id=self.node.node_id))
+        self.client.close()
+
+    def heartbeat(self):
+        self.client.SendNodeHeartbeat(
+            SendNodeHeartbeatRequest(node=self.node, heartbeat_interval=30)
+        )
+
+    def pull(self):
+        """The next message for this node without its content, or None."""
+        response = self.client.PullMessages(PullMessagesRequest(node=self.node))
+        return message_from_proto(response.messages_list[0]) if response.messages_list else None
+
+    def reply(self, message, arrays):
+        """Announce a reply of so many small arrays and send them; the status of the first."""
+        record = ArrayRecord(
+            {f"array-{i}": Array(np.full(1, i, np.float32)) for i in range(arrays)}
+        )
+        reply = Message(RecordDict({"arrays": record}), reply_to=message)
+        reply.metadata.__dict__["_message_id"] = reply.object_id
+        reply.metadata.__dict__["_src_node_id"] = self.node.node_id
+        objects = get_all_nested_objects(reply)
+        request = PushMessagesRequest(
+            node=self.node,
+            messages_list=[message_to_proto(remove_content_from_message(reply))],
+            message_object_trees=[get_object_tree(reply)],
+        )
+        try:
+            answer = self.client.PushMessages(request)
+        except httpx.HTTPStatusError as error:
+            return error.response.status_code
+        for object_id in answer.objects_to_push:
+            content = objects[object_id].deflate()
+            self.client.PushObject(
+                PushObjectRequest(
+                    node=self.node,
+                    run_id=message.metadata.run_id,
+                    session_id=answer.session_id,
+                    object_id=object_id,
+                    object_content=content,
+                )
+            )
+        return 200
