@@ -9,6 +9,7 @@ starts its workers, is left out. The figure is the median over rounds, the best 
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -67,7 +68,7 @@ def simulate(kind, rounds):
             stamps.append(time.perf_counter())
 
         strategy.start(grid, start, num_rounds=rounds, evaluate_fn=stamp)
-        seconds = [b - a for a, b in zip(stamps[1:], stamps[2:], strict=False)]
+        seconds = [b - a for a, b in itertools.pairwise(stamps[1:])]
         print("SECONDS", json.dumps(seconds), flush=True)
 
     config = {"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2}}
@@ -101,7 +102,9 @@ def main():
         for kind in best:
             best[kind] = min(best[kind], measured(kind, given.rounds))
     ratio = best["fedro"] / best["fedavg"]
-    print(f"{NODES} nodes, {SAMPLED} sampled, 2,368,318 parameters; seconds a round (best of medians)")
+    print(
+        f"{NODES} nodes, {SAMPLED} sampled, 2,368,318 parameters; seconds a round (best of medians)"
+    )
     print(f"FedAvg {best['fedavg']:.2f}  FedRo {best['fedro']:.2f}  ratio {ratio:.2f} (limit 1.2)")
 
 

@@ -1,5 +1,6 @@
 """A node with a registered key that speaks to the SuperLink without Flower's SuperNode."""
 
+import json
 from pathlib import Path
 
 import httpx
@@ -21,6 +22,22 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+
+
+class RepeatedChunk(Array):
+    """A small array that says of itself to be one of its parts many times over."""
+
+    __qualname__ = "Array"
+
+    def __init__(self, times, chunk=5 * 2**20):
+        super().__init__(np.zeros(chunk - 128, np.uint8))  # with its header one part
+        self.__dict__["_times"] = times
+
+    def deflate(self):
+        head, body = super().deflate().split(b"\x00", 1)
+        kind, children, _ = head.decode().split(" ")
+        body = json.dumps({**json.loads(body), "arraychunk_ids": [0] * self._times}).encode()
+        return f"{kind} {children} {len(body)}".encode() + b"\x00" + body
 
 
 class HostileNode:
@@ -56,8 +73,12 @@ class HostileNode:
 
     def reply(self, message, arrays):
         """Announce a reply of so many small arrays and send them; the status of the first."""
+        return self.send(message, {f"array-{i}": np.full(1, i, np.float32) for i in range(arrays)})
+
+    def send(self, message, arrays, parts=None):
+        """Announce a reply with these arrays and send its first parts, by default all."""
         record = ArrayRecord(
-            {f"array-{i}": Array(np.full(1, i, np.float32)) for i in range(arrays)}
+            {n: a if isinstance(a, Array) else Array(a) for n, a in arrays.items()}
         )
         reply = Message(RecordDict({"arrays": record}), reply_to=message)
         reply.metadata.__dict__["_message_id"] = reply.object_id
@@ -72,7 +93,7 @@ class HostileNode:
             answer = self.client.PushMessages(request)
         except httpx.HTTPStatusError as error:
             return error.response.status_code
-        for object_id in answer.objects_to_push:
+        for object_id in list(answer.objects_to_push)[:parts]:
             content = objects[object_id].deflate()
             self.client.PushObject(
                 PushObjectRequest(
