@@ -103,6 +103,8 @@ def aggregate_updates(
                 layout=session.layout,
                 seed=session.seed,
                 require_finite=True,
+                exclude_suspects=settings.config["exclude"] == "evidence",
+                fdr=settings.config["fdr"],
             )
         session.metrics["train"] = robust_metrics(metrics.values(), session.draw.tolerated)
     session.end_round()

@@ -21,6 +21,7 @@ Order = Callable[[Grid, list[int]], Sequence[int]]
 CONFIG_KEYS = (  # in config.toml of the run folder
     *("dataset", "clients", "byzantine", "rule", "sampled", "tolerated", "confidence", "bound"),
     *("local_steps", "client_lr", "server_lr", "evaluate_every", "checkpoint_every"),
+    *("exclude", "fdr"),
 )
 
 

@@ -43,7 +43,7 @@ from fedro.flower.settings import (
 from fedro.planning import Plan
 from fedro.rules import Rule
 from fedro.runs import RunFolderError
-from fedro.server import Score, State, timed
+from fedro.server import DEFAULT_FDR, Score, State, timed
 
 BYTES_IN_MEMORY = 4  # for each byte of a reply, while it is downloaded and put together
 EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -87,6 +87,9 @@ class FedRo(Strategy):
         max_void_rounds: End the run after this many void rounds in a row.
         online_wait: How many seconds to wait if too few nodes are online.
         quarantine: Stop inviting a node after this many rejected replies. None: never.
+        exclude: "evidence" leaves out copies of other updates, and the updates of nodes that are
+            suspect after the rounds before. The tolerance b̂ stays the same.
+        fdr: The rate of false discoveries at which nodes are flagged as suspects.
         quorum: The number of usable replies with which a round goes on once `quorum_after` seconds
             have passed, more than 2b̂ and at most n̂. Later replies count as missing. By default the
             server waits for all until the timeout.
@@ -133,6 +136,8 @@ class FedRo(Strategy):
         max_void_rounds: int = 3,
         online_wait: float = 60.0,
         quarantine: int | None = None,
+        exclude: str = "none",
+        fdr: float = DEFAULT_FDR,
         quorum: int | None = None,
         quorum_after: float | None = None,
         flat: bool = False,
@@ -158,6 +163,8 @@ class FedRo(Strategy):
                 local_steps=local_steps,
                 evaluate_every=evaluate_every,
                 checkpoint_every=checkpoint_every,
+                exclude=exclude,
+                fdr=fdr,
             ),
             folder=None if folder is None else Path(folder),
             resume=resume,

@@ -6,6 +6,7 @@ reduces a whole run to a few numbers.
 """
 
 from fedro.server.diagnosis import diagnose, divergence
+from fedro.server.evidence import Evidence, RowFacts
 from fedro.server.scores import AggregationError, Ids, Score, aggregation_error, score_examples
 from fedro.server.settings import TrainingSettings
 from fedro.server.state import Round, State, timed
@@ -21,21 +22,28 @@ from fedro.server.step import (
     step,
 )
 from fedro.server.summary import summarize
+from fedro.server.suspects import DEFAULT_FDR, Verdict, judge, look_at, suspects
 
 __all__ = [
+    "DEFAULT_FDR",
     "AggregationError",
+    "Evidence",
     "Ids",
     "Layout",
     "Round",
+    "RowFacts",
     "Score",
     "State",
     "Step",
     "TrainingSettings",
+    "Verdict",
     "aggregate",
     "aggregation_error",
     "diagnose",
     "divergence",
     "is_robust",
+    "judge",
+    "look_at",
     "rule_seed",
     "sample",
     "score_examples",
@@ -43,5 +51,6 @@ __all__ = [
     "starts_from_last",
     "step",
     "summarize",
+    "suspects",
     "timed",
 ]

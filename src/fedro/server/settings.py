@@ -20,6 +20,7 @@ from pydantic import (
 from fedro.common.registry import unknown
 from fedro.common.shares import is_share, share_of
 from fedro.rules import DEFAULT_RULE, Rule
+from fedro.server.suspects import DEFAULT_FDR
 
 
 def _or_share(value: object, check: Callable[[object], int]) -> object:
@@ -89,6 +90,14 @@ class TrainingSettings(BaseModel):
         "exact",
         "How the plan computes that probability: `exact`, or the paper's bound in its `shifted` or "
         "`literal` reading.",
+    )
+    exclude: Literal["none", "evidence"] = key(
+        "none",
+        "`evidence` leaves out copies of other updates, and the updates of clients that are "
+        "suspect after the rounds before. The tolerance stays the same.",
+    )
+    fdr: Annotated[float, Field(gt=0, lt=1, strict=True)] = key(
+        DEFAULT_FDR, "The rate of false discoveries at which clients are flagged as suspects."
     )
     rounds: Count = key(100, "The number of rounds (T).")
     local_steps: Count = key(10, "The number of SGD steps that a client takes in a round (K).")

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedro.server.evidence import Evidence, RowFacts
 from fedro.server.scores import Ids, Score
 
 
@@ -21,6 +22,7 @@ class State:
         previous: The last aggregate, for rules that start from it.
         memory: What the attackers remember, in a simulation.
         chosen: The random iterate that the run returns, once its round has passed.
+        evidence: What the rounds have shown of each client.
 
     Example:
         >>> import torch
@@ -34,6 +36,7 @@ class State:
     previous: Tensor | None = None
     memory: Mapping[str, Tensor] = field(default_factory=dict)
     chosen: Tensor | None = None
+    evidence: Evidence = field(default_factory=Evidence)
 
     @property
     def output(self) -> Tensor:
@@ -44,7 +47,9 @@ class State:
         """The state as named tensors for a checkpoint. `from_tensors` reads them back."""
         named = {"model": self.model, "previous": self.previous, "chosen": self.chosen}
         kept = {name: tensor for name, tensor in named.items() if tensor is not None}
-        return kept | {f"memory.{name}": tensor for name, tensor in self.memory.items()}
+        memory = {f"memory.{name}": tensor for name, tensor in self.memory.items()}
+        evidence = {f"evidence.{name}": t for name, t in self.evidence.tensors().items()}
+        return kept | memory | evidence
 
     @classmethod
     def from_tensors(cls, round: int, tensors: Mapping[str, Tensor]) -> "State":
@@ -62,13 +67,22 @@ class State:
         """
         if "model" not in tensors:
             raise ValueError(f"a checkpoint without a model: it has {', '.join(tensors) or 'none'}")
-        memory = {
-            name.removeprefix("memory."): tensor
-            for name, tensor in tensors.items()
-            if name.startswith("memory.")
-        }
-        rest = {name: tensors.get(name) for name in ("previous", "chosen")}
-        return cls(round, tensors["model"], memory=memory, **rest)
+        memory, evidence = (
+            {
+                name.removeprefix(prefix): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(prefix)
+            }
+            for prefix in ("memory.", "evidence.")
+        )
+        return cls(
+            round,
+            tensors["model"],
+            tensors.get("previous"),
+            memory,
+            tensors.get("chosen"),
+            Evidence.from_tensors(evidence),
+        )
 
 
 @dataclass
@@ -86,6 +100,9 @@ class Round:
         state: The state after the round. `state.model` is the flat model.
         missing: The clients without a reply, with the reason.
         rejected: The clients whose reply failed a check, with the reason.
+        excluded: The clients whose update was left out because of the evidence, with the reason.
+        evidence: What the round shows of the clients whose updates arrived.
+        suspects: The clients that are flagged after this round.
         void: The reason why the round left the model unchanged, or None.
         takeover: Whether the attackers replaced the model after an overrun.
         attack: The attack that was used, if several were tried.
@@ -114,6 +131,9 @@ class Round:
     state: State = field(repr=False)
     missing: dict[int, str] = field(default_factory=dict)
     rejected: dict[int, str] = field(default_factory=dict)
+    excluded: dict[int, str] = field(default_factory=dict)
+    evidence: RowFacts | None = field(default=None, repr=False)
+    suspects: list[int] = field(default_factory=list)
     void: str | None = None
     takeover: bool | None = None
     attack: str | None = None
@@ -134,7 +154,8 @@ class Round:
         line = {k: v for k, v in vars(self).items() if k not in ("state", *only_if_known)}
         line["sampled"] = self.sampled.tolist()
         line["byzantine"] = None if self.byzantine is None else self.byzantine.tolist()
-        for key in ("missing", "rejected"):
+        line["evidence"] = None if self.evidence is None else self.evidence.as_dict()
+        for key in ("missing", "rejected", "excluded"):
             line[key] = {str(client): reason for client, reason in line[key].items()}
         for name, score in (("score", self.score), ("final", self.final)):
             if score is not None:

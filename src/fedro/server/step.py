@@ -16,8 +16,11 @@ from torch import Tensor
 from fedro import kernels
 from fedro.common.streams import derived, stream
 from fedro.rules import NoAggregateError, Rule, parse_rule
+from fedro.server.evidence import observe
+from fedro.server.exclusion import exclude
 from fedro.server.scores import Ids
 from fedro.server.state import Round
+from fedro.server.suspects import DEFAULT_FDR, look_at, suspects
 
 NOT_FINITE = "holds NaN or Inf"  # why an update is rejected
 
@@ -135,28 +138,36 @@ def aggregate(
     seed: int,
     reference: Tensor | None = None,
     require_finite: bool = False,
+    exclude_suspects: bool = False,
+    fdr: float = DEFAULT_FDR,
 ) -> Tensor | None:
-    """Take the round's step and record it in `round_`.
+    """Take the round's step and record it in `round_`, with the evidence about the clients.
 
     The arguments are those of `step`, except for these:
 
     Args:
-        round_: The current round. Its state, `void` and `kappa_proved` are set.
+        round_: The current round. Its state, `void`, `kappa_proved`, `excluded`, `evidence` and
+            `suspects` are set. Row i of the updates is from client `round_.sampled[i]`.
         usable: The rows that can be used.
         seed: The seed of the run, from which the rule's seed is derived.
         reference: Ignored if the rule starts from its own last output.
         require_finite: Make the round void if the new model would hold NaN or Inf.
+        exclude_suspects: Leave out copies and the rows of flagged clients.
+        fdr: The rate of false discoveries at which clients are flagged.
 
     Returns:
         The aggregate, or None if the round is void.
     """
-    state = round_.state
+    state, rows, trained = round_.state, usable, updates[:, : layout.trained]
     if starts_from_last(rule):
         reference = state.previous
+    if exclude_suspects:
+        evidence, clients = state.evidence, round_.sampled
+        rows, round_.excluded = exclude(trained, usable, clients, evidence, tolerated)
     model, aggregated, void = step(
         state.model,
         updates,
-        usable,
+        rows,
         rule,
         tolerated=tolerated,
         server_lr=server_lr,
@@ -167,12 +178,23 @@ def aggregate(
     if void is None and require_finite and not torch.isfinite(model).all():
         void = "the new model would hold NaN or Inf"
     round_.void = void
-    if void is not None:
+    if void is not None or aggregated is None:
         return None
     previous = aggregated if starts_from_last(rule) else state.previous
     round_.state = replace(state, model=model, previous=previous)
-    round_.kappa_proved = _kappa(rule, usable.size, tolerated)
+    round_.kappa_proved = _kappa(rule, rows.size, tolerated)
+    gather_evidence(round_, trained, usable, aggregated, fdr)
     return aggregated
+
+
+def gather_evidence(
+    round_: Round, updates: Tensor, usable: Ids, aggregated: Tensor, fdr: float
+) -> None:
+    """Record what this round shows of each client, and who is flagged after it."""
+    round_.evidence = observe(updates, usable, aggregated, round_.sampled)
+    evidence = look_at(round_.state.evidence.add(round_.evidence), round_.round, fdr)
+    round_.suspects = suspects(evidence)
+    round_.state = replace(round_.state, evidence=evidence)
 
 
 def _kappa(rule: Rule, n: int, b: int) -> float | None:

@@ -55,6 +55,8 @@ def simulate_round(setup: Setup, engine: Engine, state: State) -> Round:
             layout=setup.flat,
             seed=e.seed,
             reference=root_update(setup, engine.updates),
+            exclude_suspects=e.exclude == "evidence",
+            fdr=e.fdr,
         )
     with timed(round_, "measure"):
         honest = usable[~bad[usable]]

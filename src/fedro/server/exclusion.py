@@ -1,0 +1,61 @@
+"""Leave out the rows of suspects before the rule sees them. The tolerance b̂ stays as it is."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+
+from fedro import kernels
+from fedro.server.evidence import Evidence, copy_groups
+from fedro.server.scores import Ids
+
+
+def exclude(
+    updates: Tensor, rows: Ids, clients: Ids, evidence: Evidence, tolerated: int
+) -> tuple[Ids, dict[int, str]]:
+    """The rows to aggregate, and the clients that are left out, with the reason.
+
+    Of each group of copies one row is kept, so nobody can have an honest client excluded by copying
+    it. Then the rows of clients that are flagged for their direction are left out, the most extreme
+    first. At least 2b̂ + 1 rows always stay: exclusion yields, not the guarantee.
+
+    Args:
+        updates: The matrix of updates (n̂, d), without statistics.
+        rows: The rows that can be used.
+        clients: The client of each row of the matrix (n̂,).
+        evidence: The evidence of the rounds before.
+        tolerated: b̂.
+    """
+    room = rows.size - (2 * tolerated + 1)
+    if room <= 0:
+        return rows, {}
+    groups = copy_groups(updates, rows, kernels.facts(updates, rows=rows).squared)
+    reasons = copies_of_others([clients[rows[group]] for group in groups])
+    reasons |= {
+        client: f"flagged since round {evidence.flagged[client]}"
+        for client in flagged_clients(evidence, clients[rows])
+        if client not in reasons
+    }
+    left_out = dict(list(reasons.items())[:room])
+    kept = rows[~np.isin(clients[rows], list(left_out))]
+    return kept, left_out
+
+
+def copies_of_others(groups: Sequence[Ids]) -> dict[int, str]:
+    """All but the first client of each group of copies, with the reason."""
+    return {
+        int(client): f"a copy of client {group.min()}"
+        for group in groups
+        for client in np.sort(group)[1:]
+    }
+
+
+def flagged_clients(evidence: Evidence, clients: Ids) -> list[int]:
+    """The flagged ones among these clients; those with the lowest slope first."""
+    known = clients[clients < evidence.clients]
+    flagged = known[evidence.flagged[known] >= 0]
+    signal, agreement = evidence.total[1, flagged], evidence.total[2, flagged]
+    slopes = agreement / np.maximum(signal, np.finfo(float).tiny)
+    extreme = -np.abs(slopes - 1.0)
+    order: list[int] = flagged[np.lexsort((flagged, extreme))].tolist()
+    return order
