@@ -27,7 +27,7 @@ from fedro.simulation.engines.inline import InlineEngine
 from fedro.simulation.engines.ray_session import ray_session
 from fedro.simulation.engines.workers import MAX_DEATHS_PER_TASK, TASKS_PER_WORKER, WorkerError
 
-SECONDS_BETWEEN_CHECKS = 60.0  # whether the cluster still has a core
+SECONDS_BETWEEN_CHECKS = 10.0  # of the machines, while no task ends
 Item = TypeVar("Item")
 Arrays = tuple[np.ndarray, ...]
 task = ray.remote(num_cpus=1, max_retries=MAX_DEATHS_PER_TASK - 1)
@@ -87,24 +87,29 @@ class RayEngine(InlineEngine):
 
 def run_tasks(submit: Callable[[Item], Any], items: Iterable[Item]) -> Iterator[tuple[Item, Any]]:
     """Submit a task for each item, a few at a time; yield their results as they arrive."""
-    waiting = deque(items)
+    waiting, cores = deque(items), cores_by_node()
     running: dict[Any, Item] = {}
-    limit = TASKS_PER_WORKER * max(1, cores())
     while waiting or running:
-        while waiting and len(running) < limit:
+        while waiting and len(running) < TASKS_PER_WORKER * sum(cores.values()):
             item = waiting.popleft()
             running[submit(item)] = item
         done, _ = ray.wait(list(running), timeout=SECONDS_BETWEEN_CHECKS)
-        if not done and not cores():
-            raise WorkerError("the Ray cluster has no machine left that can run a task")
         for reference in done:
             yield running.pop(reference), result_of(reference)
+        if not done:
+            before, cores = cores, cores_by_node()
+            if before.keys() - cores.keys():  # Ray may wait for minutes for a machine that is gone
+                waiting.extendleft(running.values())
+                running.clear()
 
 
-def cores() -> int:
-    """The number of cores in the cluster."""
-    resources: Callable[[], dict[str, float]] = ray.cluster_resources
-    return int(resources().get("CPU", 0))
+def cores_by_node() -> dict[str, int]:
+    """The number of cores of each machine that is alive and has any."""
+    nodes: Callable[[], list[dict[str, Any]]] = ray.nodes
+    cores = {each["NodeID"]: each["Resources"].get("CPU", 0) for each in nodes() if each["Alive"]}
+    if not any(cores.values()):
+        raise WorkerError("no machine of the Ray cluster is left to run a task")
+    return {node: int(number) for node, number in cores.items() if number}
 
 
 def result_of(reference: Any) -> Any:

@@ -12,36 +12,54 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from fedro.simulation.engines.workers import ENVIRONMENT, available_cores
+from fedro.simulation.engines.workers import ENVIRONMENT, WorkerError, available_cores
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no warning about GPUs
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # prints no messages of the cluster
+}
 PRIVATE = {
     "RAY_AUTH_MODE": "token",
     # Ray replaces 127.0.0.1 by the machine's address, unless the system cannot have a cluster.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
+FIRST_WITH_TOKENS = (2, 52)
 SHORT_PATH = "/tmp"  # the paths of Ray's sockets must have less than 108 bytes
+
+
+def on_this_machine() -> bool:
+    """Whether the engine starts a Ray of its own."""
+    return os.environ.get("RAY_ADDRESS", "local") in ("", "local")
 
 
 def prepare_import() -> None:
     """Set the variables that Ray reads when it is imported.
 
-    Raises:
-        ImportError: Ray was imported earlier, and would listen on all interfaces without a token.
+    Raises ValueError if a Ray of our own would be open to others.
     """
-    variables = QUIET if "RAY_ADDRESS" in os.environ else {**QUIET, **PRIVATE}
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     ray = sys.modules.get("ray")
-    if ray is None:
-        os.environ.update(variables)
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    elif not ray.is_initialized() and not variables.items() <= os.environ.items():
-        raise ImportError(
-            "this program imported Ray before fedro could confine it to this machine: run the "
-            "experiment before `import ray`, or connect to a Ray of your own with `ray.init`"
+    if not on_this_machine() or (ray and ray.is_initialized()):
+        return
+    if tuple(map(int, version("ray").split(".")[:2])) < FIRST_WITH_TOKENS:
+        raise ValueError(
+            f"Ray {version('ray')} knows no tokens, so everybody on this machine could run code in "
+            "it: install Ray 2.52 or later with pip install 'fedro[ray]'"
         )
+    if ray and not PRIVATE.items() <= os.environ.items():
+        raise ValueError(
+            "this program has imported Ray, which fedro can no longer confine to this machine: run "
+            "the experiment before `import ray`, or call `ray.init` to use a Ray of your own"
+        )
+    os.environ.update(PRIVATE)
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 
 @contextmanager
@@ -52,22 +70,34 @@ def ray_session(workers: int | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    with private_folder(), without_messages():
+        try:
+            connect(workers)
+            yield
+        finally:
+            ray.shutdown()
+
+
+def connect(workers: int | None) -> None:
+    """Start Ray, or connect to the cluster, whose tasks can import what this process can."""
+    import ray
+
     path = os.pathsep.join(map(os.path.abspath, sys.path))
     options: dict[str, Any] = {
         "configure_logging": False,
         "log_to_driver": False,
         "runtime_env": {"env_vars": {**ENVIRONMENT, "PYTHONPATH": path}},
     }
-    if "RAY_ADDRESS" not in os.environ:
-        cores = workers or available_cores()
+    where = "the cluster in RAY_ADDRESS"
+    if on_this_machine():
+        where, cores = "a Ray of its own", workers or available_cores()
         options |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
-    with private_folder(), without_messages():
-        try:
-            with same_sigterm_handler():
-                ray.init(**options)
-            yield
-        finally:
-            ray.shutdown()
+    try:
+        with same_sigterm_handler():
+            ray.init(**options)
+    except (RuntimeError, OSError) as error:
+        reason = str(error.__cause__ or error).partition("\n")[0]
+        raise WorkerError(f"the engine cannot connect to {where}: {reason}") from error
 
 
 @contextmanager
