@@ -87,6 +87,31 @@ def test_a_ray_that_would_be_open_to_others_is_refused(environment, monkeypatch)
     ray_session.prepare_import()
 
 
+@pytest.mark.parametrize(
+    ("address", "reason", "advice"),
+    [
+        ("head:6379", "Failed to connect to Ray cluster at head:6379", "is RAY_ADDRESS right"),
+        ("local", "Failed to start GCS.  Last 3 lines:\nlines", "Ray cannot run on this machine"),
+    ],
+)
+def test_a_ray_that_cannot_be_reached_is_named(environment, monkeypatch, address, reason, advice):
+    def init(**options):
+        assert ("num_cpus" in options) == (address == "local")
+        raise ConnectionError(reason) from RuntimeError("Traceback of many lines")
+
+    stopped = []
+    fake = SimpleNamespace(
+        init=init, is_initialized=lambda: False, shutdown=lambda: stopped.append(True)
+    )
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    environment |= {"RAY_ADDRESS": address, "RAY_TMPDIR": "/tmp"}
+    with pytest.raises(WorkerError) as raised, ray_session.ray_session(2):
+        pass
+    assert str(raised.value).startswith(f"{reason.splitlines()[0]}: {advice}")
+    assert stopped
+    assert environment["RAY_TMPDIR"] == "/tmp"
+
+
 @pytest.fixture
 def ray_engine():
     pytest.importorskip("ray")
@@ -100,7 +125,7 @@ class FakeRay:
 
     def __init__(self, **cores):
         self.cores, self.most = cores, 0
-        self.stuck, self.waits = set(), 0
+        self.stuck, self.waits, self.vanishing = set(), 0, ""
 
     def nodes(self):
         alive = [
@@ -112,6 +137,8 @@ class FakeRay:
         self.most = max(self.most, len(running))
         rest = [task for task in running if task not in self.stuck]
         self.waits += not rest
+        if self.waits == 3:
+            self.cores.pop(self.vanishing, None)
         return rest[-1:], running
 
     def get(self, task):
@@ -130,15 +157,7 @@ def test_few_tasks_wait_at_a_time(ray_engine, monkeypatch):
 
 def test_tasks_of_a_machine_that_vanished_are_submitted_again(ray_engine, monkeypatch):
     fake, submitted = FakeRay(one=1.0, other=1.0), []
-    fake.stuck = {2, 3}  # on the other one
-
-    class Vanishing(FakeRay):
-        def wait(self, running, timeout):
-            if self.waits == 3:  # Ray has noticed it
-                self.cores.pop("other", None)
-            return super().wait(running, timeout)
-
-    fake.__class__ = Vanishing
+    fake.stuck, fake.vanishing = {2, 3}, "other"
     monkeypatch.setattr(ray_engine, "ray", fake)
 
     def submit(item):

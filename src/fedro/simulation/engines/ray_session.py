@@ -18,11 +18,11 @@ from typing import Any
 
 from fedro.simulation.engines.workers import ENVIRONMENT, WorkerError, available_cores
 
-QUIET = {
+DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no warning about GPUs
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # prints no messages of the cluster
+    "RAY_NUM_REDIS_GET_RETRIES": "3",  # to reach a cluster, of half a minute each
 }
 PRIVATE = {
     "RAY_AUTH_MODE": "token",
@@ -43,7 +43,7 @@ def prepare_import() -> None:
 
     Raises ValueError if a Ray of our own would be open to others.
     """
-    for name, value in QUIET.items():
+    for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     ray = sys.modules.get("ray")
     if not on_this_machine() or (ray and ray.is_initialized()):
@@ -88,16 +88,17 @@ def connect(workers: int | None) -> None:
         "log_to_driver": False,
         "runtime_env": {"env_vars": {**ENVIRONMENT, "PYTHONPATH": path}},
     }
-    where = "the cluster in RAY_ADDRESS"
+    advice = "is RAY_ADDRESS right, and is your token that of the cluster (RAY_AUTH_TOKEN)?"
     if on_this_machine():
-        where, cores = "a Ray of its own", workers or available_cores()
-        options |= {"address": "local", "num_cpus": cores, "include_dashboard": False}
+        advice = "Ray cannot run on this machine"
+        options |= {"address": "local", "include_dashboard": False}
+        options |= {"num_cpus": workers or available_cores()}
     try:
         with same_sigterm_handler():
             ray.init(**options)
     except (RuntimeError, OSError) as error:
-        reason = str(error.__cause__ or error).partition("\n")[0]
-        raise WorkerError(f"the engine cannot connect to {where}: {reason}") from error
+        reason = str(error).partition("\n")[0]
+        raise WorkerError(f"{reason}: {advice}") from error
 
 
 @contextmanager
