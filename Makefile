@@ -63,7 +63,7 @@ clean:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,flower]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,flower,ray]'
 	touch $@
 
 $(VENV)/.peers: $(VENV)/.installed tests/peers.txt
@@ -88,5 +88,5 @@ tools:
 		|| echo "$$missing: could not be installed, the tests that need them will be skipped."
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,flower]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,flower,ray]'
 	touch $@
