@@ -82,7 +82,6 @@ class Place:
     def start_process(self, command, **variables):
         env = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         env |= {"FEDRO_TEST": self.mark, "ORDER": str(self.order), **variables}
-        env |= {"RAY_worker_niceness": "0"}  # 15 by default: too polite on a busy machine
         env.pop("OMP_NUM_THREADS", None)
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process = subprocess.Popen(

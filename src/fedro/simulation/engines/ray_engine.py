@@ -29,7 +29,6 @@ from fedro.simulation.engines.workers import MAX_DEATHS_PER_TASK, TASKS_PER_WORK
 
 SECONDS_BETWEEN_CHECKS = 10.0  # of the machines, while no task ends
 Item = TypeVar("Item")
-Arrays = tuple[np.ndarray, ...]
 task = ray.remote(num_cpus=1, max_retries=MAX_DEATHS_PER_TASK - 1)
 
 
@@ -120,8 +119,8 @@ def result_of(reference: Any) -> Any:
         raise WorkerError(f"a Ray task failed: {error}") from None
     except RayError as error:
         raise WorkerError(
-            f"Ray lost a task {MAX_DEATHS_PER_TASK} times (processes are often killed because "
-            f"memory runs out), the last time: {error}"
+            f"Ray could not finish a task in {MAX_DEATHS_PER_TASK} attempts (processes are often "
+            f"killed because memory runs out): {error}"
         ) from None
     if isinstance(result, UserCodeError):
         raise result
@@ -153,7 +152,7 @@ def train_task(
 @task
 def evaluate_task(
     description: str, weights: np.ndarray, x: np.ndarray, y: np.ndarray
-) -> Arrays | UserCodeError:
+) -> tuple[np.ndarray, ...] | UserCodeError:
     """The losses of some examples and whether they are classified correctly."""
     try:
         flat, training = build_model(description)

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +23,7 @@ DEFAULTS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # no warning about GPUs
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # prints no messages of the cluster
     "RAY_NUM_REDIS_GET_RETRIES": "3",  # to reach a cluster, of half a minute each
+    "RAY_worker_niceness": "0",  # not 15, which starves tasks on a busy machine
 }
 PRIVATE = {
     "RAY_AUTH_MODE": "token",
@@ -59,7 +60,8 @@ def prepare_import() -> None:
             "the experiment before `import ray`, or call `ray.init` to use a Ray of your own"
         )
     os.environ.update(PRIVATE)
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    if not os.environ.get("RAY_AUTH_TOKEN"):  # Ray would write one to a file for all to read
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 @contextmanager
@@ -70,7 +72,7 @@ def ray_session(workers: int | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    with private_folder(), without_messages():
+    with private_folder() if on_this_machine() else nullcontext(), without_messages():
         try:
             connect(workers)
             yield
@@ -103,7 +105,7 @@ def connect(workers: int | None) -> None:
 
 @contextmanager
 def private_folder() -> Iterator[None]:
-    """Context in which a Ray that is started has a folder that only this user can read."""
+    """Context in which Ray starts in a new folder that only this user can read."""
     given = os.environ.get("RAY_TMPDIR")
     parent = given or SHORT_PATH
     with TemporaryDirectory(prefix="fedro-", dir=parent, ignore_cleanup_errors=True) as folder:
