@@ -57,6 +57,7 @@ class Net(nn.Module):
             word = file.read()
         if word == "die":
             os.unlink(order)
+        if word in ("die", "always die"):
             os.kill(os.getpid(), signal.SIGKILL)
         if word in ("hang", f"hang {os.getppid()}"):
             os.rename(order, order + " is obeyed")
@@ -197,6 +198,16 @@ def test_an_error_in_the_model_is_told_and_saved(place):
         "  ZeroDivisionError: the model's own error",
         "The run is saved. Continue with: fedro run --resume --out ray",
     ]
+
+
+def test_a_task_that_kills_every_process_ends_the_run(place):
+    process = place.start("mine.toml", "--set", "engine=ray", "--out", "ray")
+    place.begun("ray", 1)
+    place.order.write_text("always die")
+    _, err = process.communicate(timeout=TIMEOUT)
+    assert process.returncode == 2
+    assert err.startswith("fedro: Ray could not finish a task in 3 attempts ")
+    assert "The run is saved. Continue with: fedro run --resume --out ray" in err
 
 
 def test_others_cannot_use_its_ray_and_nothing_is_left_when_it_is_killed(place):
