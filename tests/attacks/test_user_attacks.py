@@ -56,6 +56,25 @@ def asks_the_rule(view):
     """Use more than it declares."""
     return view.honest_mean
 
+@poison()
+def forgets_to_return(examples, classes, rng):
+    """Return nothing."""
+
+@poison()
+def loses_labels(examples, classes, rng):
+    """Return fewer labels than inputs."""
+    return examples._replace(y=examples.y[:1])
+
+@poison()
+def makes_a_new_class(examples, classes, rng):
+    """Return a label that the model has no output for."""
+    return examples._replace(y=examples.y + classes)
+
+@silence(replaces=False)
+def answers_in_words(view):
+    """Return something else than a mask."""
+    return "yes"
+
 @forge(knows="rule")
 def meets_a_void_round(view):
     """Call the rule with too few rows."""
@@ -94,3 +113,19 @@ def test_our_own_errors_keep_their_meaning(module: Path) -> None:
     with pytest.raises(fedro.UserCodeError, match="NoAggregateError") as raised:
         run("broken_attacks:meets_a_void_round")
     assert raised.value.source == "return view.aggregate(view.full(0.0)[None])"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("forgets_to_return", "TypeError: an attack that poisons returns examples, .*NoneType"),
+        ("loses_labels", r"ValueError: poisoned x .* and y torch.int64 \(1,\), made of x"),
+        ("makes_a_new_class", "ValueError: poisoned label 1[0-9]: labels are from 0 to 9"),
+        ("answers_in_words", "TypeError: an attack that silences returns True, .* not 'yes'"),
+    ],
+)
+def test_a_wrong_result_is_not_used(module: Path, name: str, reason: str) -> None:
+    with pytest.raises(fedro.UserCodeError, match=reason) as raised:
+        run(f"broken_attacks:{name}")
+    assert raised.value.file == str(module)
+    assert raised.value.source.startswith(f"def {name}(")

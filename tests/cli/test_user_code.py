@@ -340,6 +340,55 @@ def test_a_model_fails_in_the_trial_step(project: Project) -> None:
     assert failed.returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("bug", "reason"),
+    [
+        (
+            "return out[:, :9]",
+            "ValueError: the model returns outputs of shape (4, 9); need (4, ",
+        ),
+        ("return out, x", "TypeError: the model returns tuple; it must return a tensor"),
+    ],
+)
+def test_a_model_with_the_wrong_outputs(project: Project, bug: str, reason: str) -> None:
+    text = MODEL.format(when="").replace("return self.layer(", "out = self.layer(")
+    project.write("my_model.py", f"{text}            {bug}\n")
+    failed = project.run(model="my_model:Net", batch_size=4)
+    expected = project.message(
+        "model my_model:Net failed in a trial step with 4 examples of shape (1, 8, 8)",
+        "my_model.py",
+        "forward",
+        "def forward(self, x):",
+        reason,
+    )
+    assert failed.stderr.startswith(expected.rstrip("\n"))
+    assert failed.returncode == 1
+
+
+def test_a_model_of_layers_that_do_not_fit(project: Project) -> None:
+    text = """
+        from torch import nn
+
+        def net(classes):
+            return nn.Sequential(nn.Flatten(), nn.Linear(63, classes))
+
+        notes = "not a model"
+    """
+    project.write("my_model.py", text)
+    failed = project.run(model="my_model:net")
+    assert failed.stderr == project.message(
+        "model my_model:net failed in a trial step with 4 examples of shape (1, 8, 8)",
+        "my_model.py",
+        "net",
+        "def net(classes):",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 and 63x10)",
+    )
+    assert failed.returncode == 1
+    failed = project.run(model="my_model:notes")
+    assert "my_model:notes is str, not a class or function of a model" in failed.stderr
+    assert failed.returncode == 2
+
+
 # --- runs that come to nothing -------------------------------------------------------------------
 
 

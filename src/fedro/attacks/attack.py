@@ -108,7 +108,9 @@ class Attack:
         """
         for stage, entry in self._with("poison"):
             with entry.user_code("attack"):
-                examples = entry.function(examples, classes, rng, **stage.options)
+                poisoned = entry.function(examples, classes, rng, **stage.options)
+                _check_poisoned(poisoned, examples, classes)
+            examples = poisoned
         return examples
 
     @property
@@ -197,8 +199,13 @@ class Attack:
         for stage, entry in self._with("silence"):
             restricted = _restricted(view, stage, entry, view.forged)
             with entry.user_code("attack", HiddenError):
-                silent = entry.function(restricted, **stage.options)
-                silent = np.broadcast_to(np.asarray(silent, dtype=bool), mask.shape)
+                silent = np.asarray(entry.function(restricted, **stage.options))
+                if silent.dtype != bool:
+                    raise TypeError(
+                        "an attack that silences returns True, False or one of them for each "
+                        f"Byzantine client, not {silent.tolist()!r}"
+                    )
+                silent = np.broadcast_to(silent, mask.shape)
             if entry.replaces and not np.all(silent):
                 raise ValueError(
                     f"attack {stage}: not all are silent: register it with replaces=False"
@@ -209,6 +216,26 @@ class Attack:
     def _with(self, hook: Hook) -> Iterator[tuple[Stage, AttackEntry]]:
         pairs = zip(self.stages, self.entries, strict=True)
         return ((stage, entry) for stage, entry in pairs if entry.hook == hook)
+
+
+def _check_poisoned(poisoned: Any, given: LabeledExamples, classes: int) -> None:
+    """Raise unless a client can train on what a stage has made of its examples."""
+    x, y = getattr(poisoned, "x", None), getattr(poisoned, "y", None)
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        raise TypeError(
+            "an attack that poisons returns examples, as examples._replace(y=…) does, not "
+            f"{type(poisoned).__name__}"
+        )
+    formats = [(part.shape[1:], part.dtype) for part in (x, y, given.x, given.y)]
+    if len(x) != len(y) or not len(y) or formats[:2] != formats[2:]:
+        raise ValueError(
+            f"poisoned x {x.dtype} {tuple(x.shape)} and y {y.dtype} {tuple(y.shape)}, made of x "
+            f"{given.x.dtype} {tuple(given.x.shape)} and y {given.y.dtype} {tuple(given.y.shape)}: "
+            "only the number of examples may change, to the same for x and y"
+        )
+    if classes and not 0 <= int(y.min()) <= int(y.max()) < classes:
+        wrong = y[(y < 0) | (y >= classes)][0]
+        raise ValueError(f"poisoned label {int(wrong)}: labels are from 0 to {classes - 1}")
 
 
 def _restricted(view: View, stage: Stage, entry: AttackEntry, sent: Forged) -> View:
