@@ -71,7 +71,9 @@ def test_an_error_that_no_line_of_the_user_raised_shows_the_definition() -> None
 
 
 def test_a_definition_begins_below_its_decorators() -> None:
-    @functools.cache
+    @functools.lru_cache(
+        maxsize=7,  # this decorator takes three lines
+    )
     def decorated(given: int) -> int:
         return given
 
