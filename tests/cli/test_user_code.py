@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import fedro
 from fedro.runs import read
 from run_cases import outcome
 
@@ -325,6 +326,34 @@ for round_ in fedro.run_into("run", fedro.Experiment(**{values!r})):
     assert "the direct cause of the following" in failed.stderr
     assert "UserCodeError: the rule my_rules:medoid failed in round 2:" in failed.stderr
     assert "run_into(…, resume=True) continues it" in failed.stderr
+
+
+def test_a_metric_of_a_server_app_fails(project: Project) -> None:
+    helpers = Path(__file__).parents[1] / "helpers"
+    script = f"""import sys
+sys.path.append({str(helpers)!r})
+from fake_flower import FakeGrid
+from flower_cases import start, strategy
+
+def evaluate(round, arrays):
+    if round == 2:
+        return {{"accuracy": 1 / 0}}
+
+start(strategy(folder="run"), FakeGrid(), 3, evaluate_fn=evaluate)
+"""
+    (project.path / "script.py").write_text(script)
+    failed = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, timeout=120, cwd=project.path
+    )
+    assert failed.returncode == 1
+    assert (
+        "UserCodeError: the function evaluate_fn failed in round 2:\n"
+        f'  File "{project.path}/script.py", line 8, in evaluate\n'
+        '    return {"accuracy": 1 / 0}\n'
+        "  ZeroDivisionError: division by zero\n"
+    ) in failed.stderr
+    package = str(Path(fedro.__file__).parent)
+    assert sum(f'File "{package}' in line for line in failed.stderr.splitlines()) <= 1
 
 
 def test_a_model_fails_in_the_trial_step(project: Project) -> None:
