@@ -109,7 +109,9 @@ class Attack:
         for stage, entry in self._with("poison"):
             with entry.user_code("attack"):
                 poisoned = entry.function(examples, classes, rng, **stage.options)
-                _check_poisoned(poisoned, examples, classes)
+                _check_examples(poisoned, examples, classes)
+                if not len(poisoned.y):
+                    raise ValueError("no example is left to train on")
             examples = poisoned
         return examples
 
@@ -146,7 +148,9 @@ class Attack:
         for stage, entry in reversed([*self._with("poison")]):
             if entry.trigger is not None:
                 with entry.user_code("trigger of the attack", function=entry.trigger):
-                    return cast(E, entry.triggered(examples, classes, stage.options))
+                    shown = entry.triggered(examples, classes, stage.options)
+                    _check_examples(shown, examples, classes)
+                    return cast(E, shown)
         return None
 
     def forge(self, view: View) -> Forged:
@@ -218,24 +222,23 @@ class Attack:
         return ((stage, entry) for stage, entry in pairs if entry.hook == hook)
 
 
-def _check_poisoned(poisoned: Any, given: LabeledExamples, classes: int) -> None:
-    """Raise unless a client can train on what a stage has made of its examples."""
-    x, y = getattr(poisoned, "x", None), getattr(poisoned, "y", None)
+def _check_examples(made: Any, given: LabeledExamples, classes: int) -> None:
+    """Raise unless a model can use what a function has made of examples."""
+    x, y = getattr(made, "x", None), getattr(made, "y", None)
     if not isinstance(x, Tensor) or not isinstance(y, Tensor):
         raise TypeError(
-            "an attack that poisons returns examples, as examples._replace(y=…) does, not "
-            f"{type(poisoned).__name__}"
+            f"it must return examples, as examples._replace(y=…) does, not {type(made).__name__}"
         )
     formats = [(part.shape[1:], part.dtype) for part in (x, y, given.x, given.y)]
-    if len(x) != len(y) or not len(y) or formats[:2] != formats[2:]:
+    if len(x) != len(y) or formats[:2] != formats[2:]:
         raise ValueError(
-            f"poisoned x {x.dtype} {tuple(x.shape)} and y {y.dtype} {tuple(y.shape)}, made of x "
+            f"it made x {x.dtype} {tuple(x.shape)} and y {y.dtype} {tuple(y.shape)} of x "
             f"{given.x.dtype} {tuple(given.x.shape)} and y {given.y.dtype} {tuple(given.y.shape)}: "
-            "only the number of examples may change, to the same for x and y"
+            "only the number of examples may change, and must be the same for x and y"
         )
-    if classes and not 0 <= int(y.min()) <= int(y.max()) < classes:
+    if classes and ((y < 0) | (y >= classes)).any():
         wrong = y[(y < 0) | (y >= classes)][0]
-        raise ValueError(f"poisoned label {int(wrong)}: labels are from 0 to {classes - 1}")
+        raise ValueError(f"it made the label {int(wrong)}: labels are from 0 to {classes - 1}")
 
 
 def _restricted(view: View, stage: Stage, entry: AttackEntry, sent: Forged) -> View:

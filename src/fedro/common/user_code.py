@@ -248,8 +248,10 @@ def _line_of_def(code: CodeType) -> int:
     """The line of `def`, below the decorators that a code object begins with."""
     first = code.co_firstlineno
     lines = linecache.getlines(code.co_filename)[first - 1 :]
-    defs = (i for i, line in enumerate(lines, first) if DEF.match(line))
-    return next(defs, first) if lines and lines[0].lstrip().startswith("@") else first
+    if not lines or not lines[0].lstrip().startswith("@") or code.co_name == "<lambda>":
+        return first
+    heads = (i for i, line in enumerate(lines, first) if DEF.match(line))
+    return next(heads, first)
 
 
 def _location(code: CodeType, line: int) -> Location:
