@@ -74,7 +74,7 @@ clean:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[dev,flower]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,flower,ray]'
 	touch $@
 
 $(VENV)/.peers: $(VENV)/.installed tests/peers.txt
@@ -100,5 +100,5 @@ tools:
 	case "$$missing" in *nginx*) $$as_root systemctl disable --now nginx > /dev/null 2>&1 || true;; esac # not as a service
 
 $(VENV)/.docs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,flower]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs,flower,ray]'
 	touch $@

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flower_environment import QUIET, free_ports
+from flower_environment import QUIET, free_ports, let_heartbeat_lapse
 from hostile_node import HostileNode, RepeatedChunk
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +73,8 @@ class Federation:
         told = json.loads(
             self.command("flwr", "run", app, "--format", "json", "--run-config", text)
         )
+        if not told.get("run-id"):
+            sys.exit(f"the run did not start: {told}")
         end, peak = time.monotonic() + SECONDS_FOR_A_RUN, 0
         while not (folder / "summary.json").exists():
             meanwhile()
@@ -106,6 +108,8 @@ def hostile():
     with Federation(5) as federation:
         pid = int((federation.folder / "node-3.pid").read_text())
         os.killpg(pid, signal.SIGKILL)
+        log = (federation.folder / "node-3.log").read_text()
+        let_heartbeat_lapse(federation.folder, re.search(r"SuperNode ID: (\d+)", log)[1])
         home = federation.folder / "nodes/node-3"
         address = f"127.0.0.1:{federation.port}"
         print(f"{'reply':22}{'peak memory':>14}{'a round':>10}  what the record says", flush=True)
@@ -162,7 +166,8 @@ from flwr.serverapp import ServerApp
 import fedro
 from fedro.flower import FedRo, flat_arrays
 
-client, server = ClientApp(mods=[flat_arrays]), ServerApp()
+client = ClientApp(mods=[flat_arrays])
+server = ServerApp()
 
 
 def resnet50():

@@ -2,12 +2,13 @@
 
 python benchmarks/train.py                  # FEMNIST (FEDRO_DATA or ../shared/data) and digits
 python benchmarks/train.py --accuracy 5     # paired seeds: does the speed cost accuracy?
+python benchmarks/train.py --engines workers ray    # FEMNIST: how long a round takes with each
 """
 
 import argparse
 import os
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,27 @@ def bare_jobs(setup, number):
     return drawn
 
 
+def compare_engines(kinds, experiment, rounds):
+    """Time rounds with several engines in turns; all must come to the same model."""
+    setups = {kind: prepare(experiment.replace(engine=kind)) for kind in kinds}
+    taken = {kind: [] for kind in kinds}
+    with ExitStack() as stack:
+        engines = {kind: stack.enter_context(setup.make_engine()) for kind, setup in setups.items()}
+        states = {kind: State(0, setup.start.clone()) for kind, setup in setups.items()}
+        for _ in range(rounds + 1):  # the first is a warm-up
+            for kind, engine in engines.items():
+                with clock(taken[kind]), engine.threads():
+                    states[kind] = simulate_round(setups[kind], engine, states[kind]).state
+    first = kinds[0]
+    for kind, times in taken.items():
+        best, median, base = min(times[1:]), np.median(times[1:]), min(taken[first][1:])
+        same = torch.equal(states[kind].model, states[first].model)
+        print(
+            f"{kind:8} best {best:.4f} s, median {median:.4f} s a round: {best / base:.3f} times "
+            f"{first}; {'the same' if same else 'other'} bits"
+        )
+
+
 def accuracy(setup, model):
     from fedro.simulation.round import score_model
 
@@ -183,11 +205,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--accuracy", type=int, default=0, metavar="SEEDS")
+    parser.add_argument("--engines", nargs="+", metavar="ENGINE", help="compare these engines")
     parser.add_argument("--full", action="store_true", help="one full pair of 60 rounds")
     arguments = parser.parse_args()
     if BESIDE.is_dir():
         os.environ.setdefault("FEDRO_DATA", str(BESIDE))
-    if arguments.full:
+    if arguments.engines:
+        compare_engines(arguments.engines, FEMNIST, arguments.rounds)
+    elif arguments.full:
         print("one pair, the paper's FEMNIST setting, 60 rounds")
         paired(FEMNIST.replace(client_lr=[[0, 0.1], [36, 0.02], [48, 0.004], [55, 0.0008]]), 1, 60)
     elif arguments.accuracy:

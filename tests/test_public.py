@@ -39,18 +39,14 @@ def test_without_flower_its_extra_is_named() -> None:
 MODULES = [
     m.name for m in pkgutil.walk_packages(fedro.__path__, "fedro.") if "__main__" not in m.name
 ]
-ON_FLOWER = (
-    "fedro.flower.",
-    "fedro.simulation.engines.flower_engine",
-    "fedro.simulation.engines.flower_node",
-    "fedro.simulation.engines.flower_simulation",
-)
+NEEDS = {"fedro.flower.": "flwr", "fedro.simulation.engines.ray_engine": "ray"}
 
 
 @pytest.mark.parametrize("name", ["fedro", *MODULES])
 def test_examples_in_docstrings(name: str) -> None:
-    if name.startswith(ON_FLOWER):
-        pytest.importorskip("flwr")
+    for module, package in NEEDS.items():
+        if name.startswith(module):
+            pytest.importorskip(package)
     failures, _ = doctest.testmod(importlib.import_module(name))
     assert failures == 0
 

@@ -56,6 +56,35 @@ def asks_the_rule(view):
     """Use more than it declares."""
     return view.honest_mean
 
+@poison()
+def forgets_to_return(examples, classes, rng):
+    """Return nothing."""
+
+@poison()
+def loses_labels(examples, classes, rng):
+    """Return fewer labels than inputs."""
+    return examples._replace(y=examples.y[:1])
+
+@poison()
+def makes_a_new_class(examples, classes, rng):
+    """Return a label that the model has no output for."""
+    return examples._replace(y=examples.y + classes)
+
+@poison()
+def keeps_nothing(examples, classes, rng):
+    """Return no example."""
+    return examples._replace(x=examples.x[:0], y=examples.y[:0])
+
+@silence(replaces=False)
+def answers_in_words(view):
+    """Return something else than a mask."""
+    return "yes"
+
+@poison(trigger=lambda examples, classes: examples._replace(y=examples.y[:1]))
+def wrong_trigger(examples, classes, rng):
+    """Show triggered examples without labels."""
+    return examples
+
 @forge(knows="rule")
 def meets_a_void_round(view):
     """Call the rule with too few rows."""
@@ -94,3 +123,27 @@ def test_our_own_errors_keep_their_meaning(module: Path) -> None:
     with pytest.raises(fedro.UserCodeError, match="NoAggregateError") as raised:
         run("broken_attacks:meets_a_void_round")
     assert raised.value.source == "return view.aggregate(view.full(0.0)[None])"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("forgets_to_return", "TypeError: it must return examples, .* not NoneType"),
+        ("loses_labels", r"ValueError: it made x .* and y torch.int64 \(1,\) of x"),
+        ("makes_a_new_class", "ValueError: it made the label 1[0-9]: labels are from 0 to 9"),
+        ("keeps_nothing", "ValueError: no example is left to train on"),
+        ("answers_in_words", "TypeError: an attack that silences returns True, .* not 'yes'"),
+    ],
+)
+def test_a_wrong_result_is_not_used(module: Path, name: str, reason: str) -> None:
+    with pytest.raises(fedro.UserCodeError, match=reason) as raised:
+        run(f"broken_attacks:{name}")
+    assert raised.value.file == str(module)
+    assert raised.value.source.startswith(f"def {name}(")
+
+
+def test_a_wrong_result_of_a_trigger_is_not_used(module: Path) -> None:
+    with pytest.raises(fedro.UserCodeError, match=r"y torch.int64 \(1,\) of x") as raised:
+        run("broken_attacks:wrong_trigger")
+    assert raised.value.what == "trigger of the attack broken_attacks:wrong_trigger"
+    assert raised.value.source.startswith("@poison(trigger=lambda")

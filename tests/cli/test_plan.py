@@ -22,6 +22,58 @@ def test_the_answer_its_alternatives_and_its_reasons_are_printed() -> None:
         assert word in text
 
 
+def printed(*arguments: str) -> str:
+    done = invoke("plan", *arguments)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.replace("│", " ").split())
+
+
+def test_an_ordinary_day_is_shown_beside_the_worst_case() -> None:
+    text = printed(*PAPER[1:])
+    assert "κ = 4 is proved for nnm | trimmed_mean in a round with 9 Byzantine clients" in text
+    assert "With 3 of them the proved κ is 1.956; with 5, which 95% of the draws" in text
+    often = printed("--clients", "25", "--byzantine", "1", "--rounds", "9", "--sampled", "24")
+    assert "A draw has 0.96 Byzantine clients on average. With 1, which 95%" in often
+
+
+@pytest.mark.parametrize(("clients", "byzantine"), [(5, 1), (12, 2)])
+def test_few_clients_are_all_sampled(clients: int, byzantine: int) -> None:
+    text = printed("--clients", str(clients), "--byzantine", str(byzantine), "--rounds", "500")
+    assert f"Sample {clients} of {clients} clients (everyone) each round" in text
+    assert "free of overruns with probability 100%" in text
+    assert "no round can be an overrun" in text
+    assert f"With {clients} clients it is best to sample everyone: a smaller sample would" in text
+
+
+def test_with_dropouts_the_probability_is_that_of_void_draws_too() -> None:
+    few = ["--clients", "20", "--byzantine", "2", "--rounds", "1000", "--dropout", "30%"]
+    text = printed(*few)
+    safe = "free of overruns and of void draws"
+    assert f"All 1000 rounds are {safe} with probability 99.45% (wanted: 99%)" in text
+    assert f"Safe run: the probability that it is {safe}." in text
+    assert f"the run is {safe} with probability 0% (on average 1000 of 1000 draws" in text
+    assert "no round can be an overrun" in text  # everyone is sampled
+    assert "free of overruns and of more than 3 void draws" in printed(*few, "--retries", "3")
+
+
+def test_without_byzantine_clients_a_single_one_is_too_many() -> None:
+    text = printed("--clients", "150", "--byzantine", "0", "--rounds", "500")
+    assert "Sample 10 of 150 clients each round" in text
+    assert "10 clients is what experiments use too" in text
+    assert "If there is 1 Byzantine client instead of 0" in text
+
+
+def test_it_says_how_many_retries_would_do() -> None:
+    few = ["plan", "--clients", "5", "--byzantine", "1", "--rounds", "50", "--dropout"]
+    done = invoke(*few, "20%")
+    assert done.exit_code == 2
+    assert "allow 8 retries (retries=8), or expect fewer dropouts" in done.stderr
+    assert invoke(*few, "20%", "--retries", "7").exit_code == 2
+    assert invoke(*few, "20%", "--retries", "8").exit_code == 0
+    hopeless = invoke(*few, "90%")
+    assert "expect fewer dropouts, since no number of retries would do" in hopeless.stderr
+
+
 def test_json_has_the_promised_keys() -> None:
     done = invoke(*PAPER, "--json", "--sampled", "26", "--bound", "shifted")
     plan = json.loads(done.stdout)

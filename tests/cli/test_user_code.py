@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import fedro
 from fedro.runs import read
 from run_cases import outcome
 
@@ -327,6 +328,34 @@ for round_ in fedro.run_into("run", fedro.Experiment(**{values!r})):
     assert "run_into(…, resume=True) continues it" in failed.stderr
 
 
+def test_a_metric_of_a_server_app_fails(project: Project) -> None:
+    helpers = Path(__file__).parents[1] / "helpers"
+    script = f"""import sys
+sys.path.append({str(helpers)!r})
+from fake_flower import FakeGrid
+from flower_cases import start, strategy
+
+def evaluate(round, arrays):
+    if round == 2:
+        return {{"accuracy": 1 / 0}}
+
+start(strategy(folder="run"), FakeGrid(), 3, evaluate_fn=evaluate)
+"""
+    (project.path / "script.py").write_text(script)
+    failed = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, timeout=120, cwd=project.path
+    )
+    assert failed.returncode == 1
+    assert (
+        "UserCodeError: the function evaluate_fn failed in round 2:\n"
+        f'  File "{project.path}/script.py", line 8, in evaluate\n'
+        '    return {"accuracy": 1 / 0}\n'
+        "  ZeroDivisionError: division by zero\n"
+    ) in failed.stderr
+    package = str(Path(fedro.__file__).parent)
+    assert sum(f'File "{package}' in line for line in failed.stderr.splitlines()) <= 1
+
+
 def test_a_model_fails_in_the_trial_step(project: Project) -> None:
     project.write("my_model.py", MODEL.format(when=" or True"))
     failed = project.run(model="my_model:Net")
@@ -338,6 +367,55 @@ def test_a_model_fails_in_the_trial_step(project: Project) -> None:
         "KeyError: 'layer 3'",
     )
     assert failed.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("bug", "reason"),
+    [
+        (
+            "return out[:, :9]",
+            "ValueError: the model returns outputs of shape (4, 9); need (4, ",
+        ),
+        ("return out, x", "TypeError: the model returns tuple; it must return a tensor"),
+    ],
+)
+def test_a_model_with_the_wrong_outputs(project: Project, bug: str, reason: str) -> None:
+    text = MODEL.format(when="").replace("return self.layer(", "out = self.layer(")
+    project.write("my_model.py", f"{text}            {bug}\n")
+    failed = project.run(model="my_model:Net", batch_size=4)
+    expected = project.message(
+        "model my_model:Net failed in a trial step with 4 examples of shape (1, 8, 8)",
+        "my_model.py",
+        "forward",
+        "def forward(self, x):",
+        reason,
+    )
+    assert failed.stderr.startswith(expected.rstrip("\n"))
+    assert failed.returncode == 1
+
+
+def test_a_model_of_layers_that_do_not_fit(project: Project) -> None:
+    text = """
+        from torch import nn
+
+        def net(classes):
+            return nn.Sequential(nn.Flatten(), nn.Linear(63, classes))
+
+        notes = "not a model"
+    """
+    project.write("my_model.py", text)
+    failed = project.run(model="my_model:net")
+    assert failed.stderr == project.message(
+        "model my_model:net failed in a trial step with 4 examples of shape (1, 8, 8)",
+        "my_model.py",
+        "net",
+        "def net(classes):",
+        "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 and 63x10)",
+    )
+    assert failed.returncode == 1
+    failed = project.run(model="my_model:notes")
+    assert "my_model:notes is str, not a class or function of a model" in failed.stderr
+    assert failed.returncode == 2
 
 
 # --- runs that come to nothing -------------------------------------------------------------------

@@ -70,6 +70,31 @@ def test_an_error_that_no_line_of_the_user_raised_shows_the_definition() -> None
     assert str(caught(int, "x")).startswith("the rule mine failed:\n  ValueError: invalid literal")
 
 
+def test_a_definition_begins_below_its_decorators() -> None:
+    @functools.lru_cache(
+        maxsize=7,  # this decorator takes three lines
+    )
+    def decorated(given: int) -> int:
+        return given
+
+    error = caught(decorated)
+    assert error.source == "def decorated(given: int) -> int:"
+    assert (error.file, error.line) == (__file__, line_of(decorated.__wrapped__, 3))
+
+
+def test_an_exception_whose_text_cannot_be_made() -> None:
+    class NastyError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("again")
+
+    def fails() -> None:
+        raise NastyError
+
+    error = caught(fails)
+    assert error.reason == "NastyError, whose text cannot be shown: its __str__ raised RuntimeError"
+    assert (error.file, error.line) == (__file__, line_of(fails))
+
+
 def test_a_function_of_an_installed_package_shows_its_own_line() -> None:
     code = compile("def fail():\n    return 1 / 0\n", "/x/site-packages/their/rules.py", "exec")
     module = types.ModuleType("their.rules")
@@ -89,6 +114,12 @@ def test_functions_of_the_package_are_not_wrapped() -> None:
 def test_a_users_function_that_exits_has_failed() -> None:
     with pytest.raises(UserCodeError, match="SystemExit"), user_code("model", helper):
         sys.exit(0)
+
+    class PanicException(BaseException):
+        """As extensions written in Rust raise it."""
+
+    with pytest.raises(UserCodeError, match="PanicException"), user_code("data", helper):
+        raise PanicException
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit, LookupError])

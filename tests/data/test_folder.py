@@ -106,7 +106,7 @@ def test_folder_with_something_wrong(
 
 
 def test_folder_with_numbers_that_are_not(tmp_path: Path) -> None:
-    save(tmp_path, "a.npz", x=NAN, y=np.zeros(4, dtype=int))
+    save(tmp_path, "a.npz", x=NAN, y=np.arange(4) % 2)
     federation = make_federation(f"folder(path='{tmp_path}')")
     with pytest.raises(ValueError, match=r"a.npz: x holds NaN, .* 2 in all"):
         federation.train(0)

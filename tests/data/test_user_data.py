@@ -213,7 +213,12 @@ def test_a_label_that_only_some_clients_lack_is_no_gap() -> None:
     x = np.zeros((2, 2), np.float32)
     only_in_a_test = (x, [0, 3], x[:1], [2])
     assert from_clients([only_in_a_test, (x, [0, 1], None, None)]).classes == 4
-    assert from_clients([(x, [0, 0], None, None)]).classes == 1
+
+
+def test_a_single_label_would_be_learned_perfectly_by_any_model() -> None:
+    with pytest.raises(ValueError, match=r"all labels are 0, .*, write from_clients\(…, classes=2"):
+        from_clients(one_client([0, 0]))
+    assert from_clients(one_client([0, 0]), classes=2).classes == 2
 
 
 def test_a_function_of_your_own_is_told_what_to_return(module: types.ModuleType) -> None:

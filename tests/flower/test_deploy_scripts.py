@@ -12,9 +12,15 @@ import sys
 import threading
 import time
 from contextlib import closing, suppress
+from types import SimpleNamespace
 
+import httpx
 import pytest
+import torch
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from fedro.runs import RunFolder, read
 from flower_app import APP
@@ -235,8 +241,6 @@ def test_a_supervised_run_needs_a_folder(flwr):
 
 def write_rounds(folder, database, stop):
     """A server at work: lines, checkpoints that replace each other, and a growing database."""
-    import torch
-
     with (
         RunFolder.create(folder, config={"rounds": 9}, fingerprint={}) as run,
         closing(sqlite3.connect(database)) as connection,
@@ -402,3 +406,42 @@ def test_the_compose_file_opens_one_port_and_hides_the_superlink():
     assert set(composed["volumes"]) == {"server", "node"}
     for name in ("superlink", "node"):
         assert services[name]["cap_drop"] == ["ALL"]
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_a_key_in_the_log_of_the_proxy_can_be_found(tmp_path):
+    """By the command in docs/operations.md, from the public key that the operator has."""
+    command = [
+        "ssh-keygen",
+        "-q",
+        "-t",
+        "ecdsa",
+        "-b",
+        "384",
+        "-N",
+        "",
+        "-f",
+        tmp_path / "node.key",
+    ]
+    subprocess.run(command, check=True)
+    page = (APP.parents[1] / "docs/operations.md").read_text()
+    (line,) = re.findall(r"^ssh-keygen -e .*", page, re.MULTILINE)
+    shown = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+    key = load_ssh_private_key((tmp_path / "node.key").read_bytes(), None)
+    assert shown.stdout == header_of(key)
+
+
+def header_of(key):
+    """The header by which a SuperNode says who it is."""
+    request = httpx.Request("POST", "https://localhost")
+    context = SimpleNamespace(request=request)
+    NodeAuthHttpInterceptor(key, key.public_key()).intercept(context, lambda _: None)
+    return request.headers["flwr-public-key"]
+
+
+def test_the_proxy_tells_nodes_apart():
+    template = (DEPLOY / "fleet.conf.template").read_text()
+    (middle,) = re.findall(r'"~(.*)" \$middle', template)
+    headers = [header_of(ec.generate_private_key(ec.SECP384R1())) for _ in range(20)]
+    parts = [re.match(middle.replace("?<", "?P<"), header) for header in headers]
+    assert len({part["middle"] for part in parts}) == 20

@@ -6,12 +6,11 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import ssl
 import subprocess
 import sys
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +28,7 @@ from fedro.simulation.engines import make_engine
 from fedro.simulation.round import make_job
 from fedro_app.task import setup_of
 from flower_app import run_config
-from flower_environment import NGINX, QUIET, free_ports, until
+from flower_environment import NGINX, QUIET, free_ports, let_heartbeat_lapse, until
 from hostile_node import HostileNode
 
 MISSING = [name for name in ("openssl", "ssh-keygen", "curl", "ps") if shutil.which(name) is None]
@@ -134,13 +133,7 @@ class Deployed:
         return re.search(r"SuperNode ID: (\d+)", self.log(f"node-{number}"))[1]
 
     def let_heartbeat_lapse(self, number):
-        """Make the SuperLink miss a dead node now, and not only after two intervals of 30 s."""
-        signed = int(self.node_id(number))
-        signed -= 2**64 if signed >= 2**63 else 0
-        path = self.folder / "server/state.db"
-        with closing(sqlite3.connect(path, timeout=60)) as database, database:
-            changed = database.execute("UPDATE node SET online_until=1 WHERE node_id=?", (signed,))
-            assert changed.rowcount == 1
+        let_heartbeat_lapse(self.folder, self.node_id(number))
 
     def numbers(self):
         """The number in the record of each partition, and its entry in the ledger."""

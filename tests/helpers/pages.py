@@ -37,7 +37,8 @@ REASONS = (
 OLD_TYPER = "ignore:'click.:DeprecationWarning"  # as in pyproject.toml; Flower imports it
 RUN = ("python", "bash", "toml")
 NEVER = re.compile(
-    r"\bpip3? install|\bflwr\b|\bflower-\w|\bssh-keygen|RAY_ADDRESS|\bsudo\b|\bmake\b"
+    r"\bpip3? install|\bflwr\b|\bflower-\w|\bssh-keygen|RAY_ADDRESS|\bsudo\b|\bmake\b|"
+    r"\bray (?:start|stop|get)"
 )
 FENCE = re.compile(
     r"(?:^ *<!-- (?P<mark>not run|numbers vary): (?P<reason>[^\n]*?) -->\n)?"

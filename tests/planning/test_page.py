@@ -173,7 +173,7 @@ PROBLEMS = [
     ("rounds", "-1", "Rounds must be"),
     ("confidence", "1.5", "above 0 and at most 1"),
     ("dropout", "1", "below 1"),
-    ("dropout", "0.9", "allow retries or expect fewer dropouts"),
+    ("dropout", "0.9", "is safe: expect fewer dropouts"),
 ]
 
 
@@ -185,6 +185,26 @@ def test_what_cannot_be_planned_is_said_in_words(planner) -> None:
         planner.fill(f"#{field}", str({**PAPER, **USUAL}[field]))
         assert planner.locator("#problem").is_hidden()
         assert planner.inner_text("#sampled") == "27"
+
+
+def test_ordinary_rounds_small_federations_and_missing_retries_are_explained(planner) -> None:
+    """The sentences are Python's, and so are their numbers."""
+    rules = [{"rule": rule} for rule in plan_page.RULES]
+    more = [{}, {"dropout": 0.2}, {"byzantine": 1}, {"byzantine": 73}, {"clients": 10_000}]
+    asks = [{**PAPER, **USUAL, **rule, **change} for rule in rules for change in more]
+    for ask in asks:
+        planner.evaluate(ASK, [ask])
+        (sentence,) = (why for why in fedro.plan(**ask).why if "on average." in why)
+        assert sentence in planner.inner_text("#why").splitlines()
+    small = {**PAPER, **USUAL, "clients": 12, "byzantine": 2}
+    planner.evaluate(ASK, [small])
+    (sentence,) = (why for why in fedro.plan(**small).why if "best to sample everyone" in why)
+    assert sentence in planner.inner_text("#why").splitlines()
+    hopeless = {**PAPER, **USUAL, "clients": 5, "byzantine": 1, "rounds": 50, "dropout": 0.2}
+    (shown,) = planner.evaluate(ASK, [hopeless])
+    with pytest.raises(ValueError, match=r"allow 8 retries \(retries=8\), or expect"):
+        fedro.plan(**hopeless)
+    assert shown["problem"].endswith("is safe: allow 8 retries, or expect fewer dropouts.")
 
 
 def test_curves_can_be_read(planner) -> None:

@@ -149,7 +149,10 @@ def test_rounds_with_fewer_byzantine_clients_have_a_smaller_kappa() -> None:
     assert mixed.kappa_mean == rule.kappa(27, 9, byzantine=3)
     assert mixed.kappa_likely == rule.kappa(27, 9, byzantine=5)
     assert mixed.kappa_mean < mixed.kappa_likely < mixed.kappa
-    assert any("2.7 on average. With 3 of them" in sentence for sentence in mixed.why)
+    assert (
+        "A draw has 2.7 Byzantine clients on average. With 3 of them the proved κ is 1.956; with "
+        "5, which 95% of the draws do not exceed, it is 2.674."
+    ) in mixed.why
 
 
 def test_a_rule_is_planned_for_only_where_it_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -463,6 +466,8 @@ def test_numpy_integers_are_integers() -> None:
         (0.5, "50%"),
         (1.0, "100%"),
         (3e-27, "3e-27"),
+        (1 - 2e-9, "99.9999998%"),
+        (1 - 1e-15, "over 99.9999999%"),
     ],
 )
 def test_percent(value: float, text: str) -> None:

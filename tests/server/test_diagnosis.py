@@ -50,6 +50,16 @@ def test_a_learning_rate_that_is_too_large(rounds):
     assert "client_lr=1e+06 is too large: lower it" in problem
 
 
+def test_a_learning_rate_of_the_server():
+    rounds = [line(0), *[lost(i) for i in range(1, 12)]]
+    problem = diagnose(rounds, tolerated=2, rule=ROBUST, server_lr=1e30)
+    assert "server_lr=1e+30 or client_lr=0.1 is too large: lower it" in problem
+    assert "server_lr" not in diagnose(rounds, tolerated=2, rule=ROBUST, server_lr=1.0)
+    before_its_first_step = diagnose([lost()], tolerated=2, rule=ROBUST, server_lr=1e30)
+    assert "server_lr" not in before_its_first_step
+    assert "server_lr=1e+30" in divergence(rounds[:2], tolerated=2, rule=ROBUST, server_lr=1e30)
+
+
 def test_the_last_rounds():
     problem = told([line()] * 5 + [lost()] * 3)
     assert problem.startswith("The last 3 of 8 rounds were void: the model did not change any more")

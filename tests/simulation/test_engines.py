@@ -20,7 +20,7 @@ from fedro.simulation.engines.inline import one_thread
 
 pytestmark = pytest.mark.slow  # its tests train models or start processes
 
-HERE = ("workers", "batched", "inline")  # test_flower_engine.py has the other one
+HERE = ("workers", "batched", "inline")  # test_ray_engine.py has the other one
 
 
 def train(kind, config, rows=None, data=(X, Y)):

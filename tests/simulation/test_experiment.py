@@ -27,7 +27,7 @@ from fedro.simulation.experiment import (
         ({"rounds": 2.5}, "rounds=2.5: Input should be a valid integer"),
         ({"rounds": True}, "rounds=True"),
         ({"rounds": "10"}, "rounds='10'"),
-        ({"engine": "fast"}, "'auto', 'workers', 'batched', 'inline' or 'flower'"),
+        ({"engine": "fast"}, "'auto', 'workers', 'batched', 'inline' or 'ray'"),
         ({"precision": "fp16"}, "'float32' or 'bfloat16'"),
         ({"client_lr": -1.0}, "client_lr=-1.0: Input should be greater than 0"),
         ({"client_lr": float("nan")}, "client_lr=nan"),

@@ -108,6 +108,14 @@ def test_names_are_folders_of_their_own() -> None:
     assert {name: e.attack for name, e in turned.items()} == dict(zip(names, attacks, strict=True))
 
 
+def test_a_share_and_a_number_have_folders_that_tell_them_apart() -> None:
+    assert list(expand({"clients": 40, "byzantine": ["10%", 10, "2.5 %"]})) == [
+        "byzantine=10pct",
+        "byzantine=10",
+        "byzantine=2.5pct",
+    ]
+
+
 def test_ten_thousand_runs_are_read_at_once() -> None:
     start = time.process_time()
     assert (

@@ -24,14 +24,19 @@ groups=" $(processes | awk -v recorded=" $(cat /dev/null "${pid_files[@]}" | tr 
         for (pid in ours) printf "%s ", group[pid]
     }')"
 alive() { processes | awk -v groups="$groups" 'index(groups, " " $3 " ") { print $3 }' | sort -u; }
+node_pids=" $(cat /dev/null node-*.pid | tr '\n' ' ')"
+nodes_alive() { for group in $(alive); do [[ $node_pids != *" $group "* ]] || echo "$group"; done; }
 
-for signal in TERM KILL; do
-    for group in $(alive); do kill -$signal -- "-$group" 2> /dev/null || true; done
+stop() { # stop SIGNAL WHICH: signal these groups, and wait up to ten seconds for their end
+    for group in $($2); do kill "-$1" -- "-$group" 2> /dev/null || true; done
     for ((i = 0; i < 50; i++)); do
-        [[ -z $(alive) ]] && break 2
+        [[ -n $($2) ]] || return 0
         sleep 0.2
     done
-done
+}
+stop TERM nodes_alive # while the SuperLink is there to hear that they leave; else it counts them as online for a minute
+stop TERM alive
+stop KILL alive
 
 failed=0
 for group in $(alive); do

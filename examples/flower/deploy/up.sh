@@ -59,25 +59,31 @@ register() { # register NODE
 }
 for ((i = 0; i < nodes; i++)); do register "node-$i"; done
 
-# 5. The SuperNodes, each in a folder of its own with what a node is given: its key and ca.crt
+# 5. The SuperNodes, each in a folder of its own with what a node is given: its key and ca.crt. The SuperLink counts a
+#    node that was killed as online for up to a minute, and refuses it as its own double until then.
+listed=$(flwr supernode list --format json)
+online() { # online NODE: whether it was online when the list was made
+    local id
+    id=$(grep -o '[0-9]\{5,\}' "nodes/$1/registered.json" | head -n 1)
+    [[ $listed =~ \"node-id\":\ *\"$id\"[^}]*\"status\":\ *\"online\" ]]
+}
+gone() { # gone NODE
+    ! online "$1" || { listed=$(flwr supernode list --format json) && ! online "$1"; }
+}
 for ((i = 0; i < nodes; i++)); do
+    running "node-$i" && continue
+    wait_for "Node $i, which still counts as online," superlink 90 gone "node-$i"
     home=$folder/nodes/node-$i
     FLWR_HOME=$home/flwr start "node-$i" "$home" flower-supernode --superlink "$server" --root-certificates ca.crt \
         --auth-supernode-private-key node.key --port $((port + 2 + i)) --node-config "partition-id=$i num-partitions=$nodes"
 done
 
-# 6. Wait until this process of a node has connected and the SuperLink says that the node is online
-listed=""
-online() { # online NODE
-    local id entry
-    id=$(grep -o '[0-9]\{5,\}' "nodes/$1/registered.json" | head -n 1)
-    entry="\"node-id\": *\"$id\"[^}]*\"status\": *\"online\""
-    grep -q "SuperNode ID: $id" "$1.log" || return
-    [[ $listed =~ $entry ]] && return
-    listed=$(flwr supernode list --format json)
-    [[ $listed =~ $entry ]]
+# 6. Wait until each node has connected and the SuperLink says that it is online
+connected() { # connected NODE
+    grep -q "SuperNode ID" "$1.log" || return
+    online "$1" || { listed=$(flwr supernode list --format json) && online "$1"; }
 }
-for ((i = 0; i < nodes; i++)); do wait_for "Node $i" "node-$i" 180 online "node-$i"; done
+for ((i = 0; i < nodes; i++)); do wait_for "Node $i" "node-$i" 180 connected "node-$i"; done
 
 echo "$nodes nodes are online at $server; keys, logs and runs are in $folder. Now:"
 echo "  FLWR_HOME=$FLWR_HOME flwr run examples/flower --stream --run-config 'clients=$nodes'"

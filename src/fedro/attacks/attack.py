@@ -108,7 +108,11 @@ class Attack:
         """
         for stage, entry in self._with("poison"):
             with entry.user_code("attack"):
-                examples = entry.function(examples, classes, rng, **stage.options)
+                poisoned = entry.function(examples, classes, rng, **stage.options)
+                _check_examples(poisoned, examples, classes)
+                if not len(poisoned.y):
+                    raise ValueError("no example is left to train on")
+            examples = poisoned
         return examples
 
     @property
@@ -144,7 +148,9 @@ class Attack:
         for stage, entry in reversed([*self._with("poison")]):
             if entry.trigger is not None:
                 with entry.user_code("trigger of the attack", function=entry.trigger):
-                    return cast(E, entry.triggered(examples, classes, stage.options))
+                    shown = entry.triggered(examples, classes, stage.options)
+                    _check_examples(shown, examples, classes)
+                    return cast(E, shown)
         return None
 
     def forge(self, view: View) -> Forged:
@@ -197,8 +203,13 @@ class Attack:
         for stage, entry in self._with("silence"):
             restricted = _restricted(view, stage, entry, view.forged)
             with entry.user_code("attack", HiddenError):
-                silent = entry.function(restricted, **stage.options)
-                silent = np.broadcast_to(np.asarray(silent, dtype=bool), mask.shape)
+                silent = np.asarray(entry.function(restricted, **stage.options))
+                if silent.dtype != bool:
+                    raise TypeError(
+                        "an attack that silences returns True, False or one of them for each "
+                        f"Byzantine client, not {silent.tolist()!r}"
+                    )
+                silent = np.broadcast_to(silent, mask.shape)
             if entry.replaces and not np.all(silent):
                 raise ValueError(
                     f"attack {stage}: not all are silent: register it with replaces=False"
@@ -209,6 +220,25 @@ class Attack:
     def _with(self, hook: Hook) -> Iterator[tuple[Stage, AttackEntry]]:
         pairs = zip(self.stages, self.entries, strict=True)
         return ((stage, entry) for stage, entry in pairs if entry.hook == hook)
+
+
+def _check_examples(made: Any, given: LabeledExamples, classes: int) -> None:
+    """Raise unless a model can use what a function has made of examples."""
+    x, y = getattr(made, "x", None), getattr(made, "y", None)
+    if not isinstance(x, Tensor) or not isinstance(y, Tensor):
+        raise TypeError(
+            f"it must return examples, as examples._replace(y=…) does, not {type(made).__name__}"
+        )
+    formats = [(part.shape[1:], part.dtype) for part in (x, y, given.x, given.y)]
+    if len(x) != len(y) or formats[:2] != formats[2:]:
+        raise ValueError(
+            f"it made x {x.dtype} {tuple(x.shape)} and y {y.dtype} {tuple(y.shape)} of x "
+            f"{given.x.dtype} {tuple(given.x.shape)} and y {given.y.dtype} {tuple(given.y.shape)}: "
+            "only the number of examples may change, and must be the same for x and y"
+        )
+    if classes and ((y < 0) | (y >= classes)).any():
+        wrong = y[(y < 0) | (y >= classes)][0]
+        raise ValueError(f"it made the label {int(wrong)}: labels are from 0 to {classes - 1}")
 
 
 def _restricted(view: View, stage: Stage, entry: AttackEntry, sent: Forged) -> View:

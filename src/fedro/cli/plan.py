@@ -14,6 +14,7 @@ from fedro.cli.common import (
     import_from_current_folder,
 )
 from fedro.common.shares import parse_share
+from fedro.common.text import counted, percent
 from fedro.rules import DEFAULT_RULE
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def plan_command(
         typer.Option(help="The rule that will run; its proved κ is reported."),
     ] = DEFAULT_RULE,
     max_kappa: Annotated[
-        float | None, typer.Option(help="Recommend the smallest n̂ with which the rule's κ is this.")
+        float | None,
+        typer.Option(help="Recommend the smallest n̂ with which the rule's κ is at most this."),
     ] = None,
     max_fraction: Annotated[
         str | None, typer.Option(help="Recommend the smallest n̂ whose b̂/n̂ is at most this.")
@@ -172,14 +174,12 @@ def show_plan(plan: "Plan") -> None:
     from rich.console import Console
     from rich.panel import Panel
 
-    from fedro.common.text import counted, percent
-
     rounds = "The round is" if plan.rounds == 1 else f"All {plan.rounds} rounds are"
     everyone = " (everyone)" if plan.sampled == plan.clients else ""
     answer = (
         f"Sample [bold]{plan.sampled}[/] of {counted(plan.clients, 'client')}{everyone} each "
         f"round, and tolerate [bold]{counted(plan.tolerated, 'Byzantine one')}[/].\n"
-        f"{rounds} free of overruns with probability "
+        f"{rounds} {_what_is_safe(plan)} with probability "
         f"[bold]{percent(plan.confidence_achieved)}[/] (wanted: {percent(plan.confidence)})."
     )
     console = Console()
@@ -187,14 +187,23 @@ def show_plan(plan: "Plan") -> None:
     console.print(_alternatives(plan))
     console.print(_legend(plan.rule), style="dim", markup=False)
     console.print(
-        "Safe run: the probability that no round has more Byzantine clients than tolerated. "
-        "Messages: models and updates sent in a round.",
+        f"Safe run: the probability that it is {_what_is_safe(plan)}. An overrun is a round with "
+        "more Byzantine clients than tolerated. Messages: models and updates sent in a round.",
         style="dim",
+        highlight=False,
     )
     for reason in plan.why:
         console.print(f"• {reason}", highlight=False, markup=False)
     if plan.byzantine < plan.problem.population:
         console.print(f"• {_if_more(plan, plan.if_half_more)}", highlight=False)
+
+
+def _what_is_safe(plan: "Plan") -> str:
+    """What the probabilities of a plan are about."""
+    if not plan.dropout:
+        return "free of overruns"
+    voids = f"more than {counted(plan.retries, 'void draw')}" if plan.retries else "void draws"
+    return f"free of overruns and of {voids}"
 
 
 def _legend(rule: str | None) -> str:
@@ -221,8 +230,6 @@ def _kappa(value: float | None) -> str:
 
 def _alternatives(plan: "Plan") -> Any:
     """A table of the plan and its alternatives."""
-    from fedro.common.text import percent
-
     columns = ("sample", "tolerate", "proved κ", "best κ", "safe run", "messages")
     table = _table("", *columns)
     for sampled, name in named_sizes(plan).items():
@@ -250,17 +257,18 @@ def named_sizes(plan: "Plan") -> dict[int, str]:
 
 def _if_more(plan: "Plan", outlook: "Outlook") -> str:
     """What happens to the guarantee if there are more Byzantine clients than planned."""
-    from fedro.common.text import counted, percent
-
     remedy = "with this sample size, no tolerance would be enough"
     if outlook.tolerated is not None and outlook.tolerated <= plan.tolerated:
         remedy = "the plan still holds"
     elif outlook.tolerated is not None:
         remedy = f"tolerate {outlook.tolerated} to be safe"
+    there = "there is" if outlook.byzantine == 1 else "there are"
+    overruns = outlook.overrun_rounds
+    shown = f"{overruns:.3g}" if overruns < 100 else f"{overruns:.0f}"
     return (
-        f"If there are {counted(outlook.byzantine, 'Byzantine client')} instead of "
-        f"{plan.byzantine}, the run is free of overruns with probability "
-        f"{percent(outlook.confidence)} (on average {outlook.overrun_rounds:.3g} of "
+        f"If {there} {counted(outlook.byzantine, 'Byzantine client')} instead of "
+        f"{plan.byzantine}, the run is {_what_is_safe(plan)} with probability "
+        f"{percent(outlook.confidence)} (on average {shown} of "
         f"{plan.problem.draws} draws are overruns): {remedy}."
     )
 
@@ -268,8 +276,6 @@ def _if_more(plan: "Plan", outlook: "Outlook") -> str:
 def show_scenarios(compared: "list[Scenario]", clients: int, rounds: int) -> None:
     """Print plans for several numbers of Byzantine clients side by side."""
     from rich.console import Console
-
-    from fedro.common.text import counted, percent
 
     console = Console()
     console.print(

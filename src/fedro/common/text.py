@@ -11,13 +11,15 @@ import tomli_w
 def percent(probability: float) -> str:
     """Format a probability with enough digits to tell it from 0 and 1.
 
-    >>> percent(0.993), percent(0.9999987), percent(3e-27)
-    ('99.3%', '99.99987%', '3e-27')
+    >>> percent(0.993), percent(0.9999987), percent(3e-27), percent(1 - 1e-15)
+    ('99.3%', '99.99987%', '3e-27', 'over 99.9999999%')
     """
     if probability in (0.0, 1.0):
         return f"{probability:.0%}"
     if probability < 1e-6:
         return f"{probability:.1g}"
+    if probability > 1 - 1e-9:
+        return "over 99.9999999%"
     distance = min(probability, 1 - probability)
     digits = max(0, -math.floor(math.log10(distance * (1 + 1e-9))) - 1)
     text = f"{100 * probability:.{digits}f}"

@@ -12,6 +12,7 @@ a function of the package itself, the block does nothing.
 
 import inspect
 import linecache
+import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,8 @@ MAX_LINES = 10  # of the text of an exception
 PACKAGE = str(Path(__file__).parent.parent)
 LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 NOT_OF_USERS = ("", "builtins", "fedro", "functools", "torch")
+NOT_FAILURES = (KeyboardInterrupt, GeneratorExit)  # somebody else stops the function
+DEF = re.compile(r"\s*(async\s+)?def\s")
 INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -118,14 +121,11 @@ class UserCode:
         trace: TracebackType | None,
     ) -> None:
         """Turn an exception of the user's code into a `UserCodeError`."""
-        if not isinstance(error, (Exception, SystemExit)):
-            return
-        if isinstance(error, (UserCodeError, *self.passing)):
+        if error is None or isinstance(error, (UserCodeError, *NOT_FAILURES, *self.passing)):
             return
         where = failed_line(error, self.function) or definition(self.function)
         error.__traceback__ = from_users_line(error.__traceback__)
-        text = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise UserCodeError(self.what, text, *(where or ())) from error
+        raise UserCodeError(self.what, _reason(error), *(where or ())) from error
 
     def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
         """Pass on items that a generator of the user's may make."""
@@ -203,6 +203,15 @@ def is_users(function: Any) -> bool:
     return _package(getattr(function, "__module__", None)) != "fedro"
 
 
+def _reason(error: BaseException) -> str:
+    """The type and the text of an exception, whose text the user may have programmed too."""
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}".rstrip(": ")
+    except Exception as other:
+        return f"{kind}, whose text cannot be shown: its __str__ raised {type(other).__name__}"
+
+
 def failed_line(error: BaseException, function: Any) -> Location | None:
     """The deepest line of the user's code that was running when the exception was raised.
 
@@ -232,7 +241,17 @@ def definition(function: Any) -> Location | None:
     code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
     if not isinstance(code, CodeType) or is_library_file(code.co_filename):
         return None
-    return _location(code, code.co_firstlineno)
+    return _location(code, _line_of_def(code))
+
+
+def _line_of_def(code: CodeType) -> int:
+    """The line of `def`, below the decorators that a code object begins with."""
+    first = code.co_firstlineno
+    lines = linecache.getlines(code.co_filename)[first - 1 :]
+    if not lines or not lines[0].lstrip().startswith("@") or code.co_name == "<lambda>":
+        return first
+    heads = (i for i, line in enumerate(lines, first) if DEF.match(line))
+    return next(heads, first)
 
 
 def _location(code: CodeType, line: int) -> Location:

@@ -159,7 +159,12 @@ def count_classes(
 
 
 def _check_no_gaps(labels: Sequence[Array], high: int, name: str, say: Remedy) -> None:
-    """Raise if a label below the highest occurs nowhere."""
+    """Raise if a label below the highest occurs nowhere, or if there is a single label."""
+    if high == 0:
+        raise ValueError(
+            f"{name}: all labels are 0, and with one class every model is always right; if classes "
+            f"without examples are meant, write {say('classes=2')}"
+        )
     occurs = np.zeros(high + 1, dtype=bool)
     for y in labels:
         occurs[y] = True

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from fedro.common.user_code import PACKAGE_CODE, UserCode
+from fedro.common.stages import load
+from fedro.common.user_code import PACKAGE_CODE, UserCode, definition
 
 
 class FlatModel:
@@ -105,4 +106,7 @@ def _user_code(module: nn.Module, name: str | None) -> UserCode:
     shown = type(module).__name__ if name is None else name.partition("(")[0].strip()
     if name is not None and ":" not in shown:
         return PACKAGE_CODE
-    return UserCode(f"model {shown}", type(module).forward)
+    function = type(module).forward
+    if name is not None and definition(function) is None:  # layers of torch's: who joined them?
+        function = load(shown)
+    return UserCode(f"model {shown}", function)

@@ -165,6 +165,8 @@ def _parse(text: str, shape: Shape, classes: int) -> tuple[Callable[..., Any], d
     """The function that a text names, and its arguments."""
     name, options = parse_stage("model", text)
     make: Callable[..., Any] = load(name) if ":" in name else MODELS[name]
+    if not callable(make):
+        raise ValueError(f"{name} is {type(make).__name__}, not a class or function of a model")
     given: dict[str, Any] = {"shape": shape, "classes": classes}
     if ":" in name:
         arguments = arguments_for(name, make, options, given)

@@ -33,7 +33,11 @@ def no_safe_sample(problem: PlanningProblem) -> str:
             "of which it tolerates b"
         )
     if problem.dropout:
-        advice += [_retries_advice(problem, None), "expect fewer dropouts"]
+        retries = enough_retries(problem, None)
+        if retries is not None:
+            advice.append(f"allow {counted(retries, 'retry', 'retries')} (retries={retries})")
+        hopeless = ", since no number of retries would do" if retries is None else ""
+        advice.append(f"expect fewer dropouts{hopeless}")
     return (
         f"no sample size of up to {problem.population} clients is safe with confidence "
         f"{problem.confidence:g} by the {problem.bound} bound{at_dropout}: {', or '.join(advice)}"
@@ -56,13 +60,6 @@ def enough_retries(problem: PlanningProblem, sampled: int | None) -> int | None:
         if many > MAX_RETRIES_PER_ROUND * rounds:
             return None
     return least(enough, few + 1, many)
-
-
-def _retries_advice(problem: PlanningProblem, sampled: int | None) -> str:
-    retries = enough_retries(problem, sampled)
-    if retries is None:
-        return "sample more" if sampled else "no number of retries would do"
-    return f"allow {counted(retries, 'retry', 'retries')} (retries={retries})"
 
 
 def no_sample_reaches(goal: Goal) -> str:
@@ -150,13 +147,14 @@ def _how_sure(plan: "Plan") -> str:
     if plan.sampled == plan.problem.population:
         return (
             "Everyone is sampled each round, so every round has all Byzantine clients "
-            f"({plan.byzantine}) and tolerates {plan.tolerated}: the run is safe for certain."
+            f"({plan.byzantine}) and tolerates {plan.tolerated}: no round can be an overrun."
         )
     chance = math.exp(plan.problem.log_safe_exact(plan.sampled, plan.tolerated))
     return (
         f"With probability {percent(chance)}, none of the {counted(plan.problem.draws, 'draw')} of "
-        f"{counted(plan.sampled, 'client')} has more than {plan.tolerated} Byzantine ones (the "
-        f"tolerance comes from {BOUNDS[plan.bound]})."
+        f"{counted(plan.sampled, 'client')} has more than "
+        f"{counted(plan.tolerated, 'Byzantine one')} (the tolerance comes from "
+        f"{BOUNDS[plan.bound]})."
     )
 
 
@@ -198,14 +196,17 @@ def whose_kappa(plan: "Plan") -> str:
 
 
 def _ordinary_rounds(plan: "Plan") -> str:
-    likely = f"with {plan.likely_byzantine}, which 95% of the draws do not exceed, "
-    if plan.kappa_likely is None:
-        likely += "nothing is proved, because they are more than tolerated"
-    else:
-        likely += f"it is {plan.kappa_likely:.4g}"
+    mean, likely = math.ceil(plan.mean_byzantine), plan.likely_byzantine
+    average = f"A draw has {plan.mean_byzantine:.3g} Byzantine clients on average."
+    not_exceeded = "which 95% of the draws do not exceed,"
+    if mean == likely:
+        return f"{average} With {mean}, {not_exceeded} the proved κ is {plan.kappa_mean:.4g}."
+    proved = "nothing is proved, because they are more than tolerated"
+    if plan.kappa_likely is not None:
+        proved = f"it is {plan.kappa_likely:.4g}"
     return (
-        f"Most rounds have fewer Byzantine clients, {plan.mean_byzantine:.3g} on average. With "
-        f"{math.ceil(plan.mean_byzantine)} of them the proved κ is {plan.kappa_mean:.4g}; {likely}."
+        f"{average} With {mean} of them the proved κ is {plan.kappa_mean:.4g}; with {likely}, "
+        f"{not_exceeded} {proved}."
     )
 
 

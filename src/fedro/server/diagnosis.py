@@ -20,7 +20,9 @@ STRONG = 10.0  # an aggregate this much further from the honest mean, squared, t
 MAX_REASONS = 2
 
 
-def diagnose(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | None:
+def diagnose(
+    rounds: Sequence[Line], *, tolerated: int, rule: Rule, server_lr: float = 1.0
+) -> str | None:
     """Say what is wrong with a run that is complete, and the most likely cause.
 
     A run has failed if all its rounds or the last ten were void or used no honest update, or if the
@@ -30,6 +32,7 @@ def diagnose(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | Non
         rounds: The lines of rounds.jsonl, as `Round.as_dict` makes them.
         tolerated: b̂.
         rule: The rule that aggregated.
+        server_lr: The server learning rate, which may be the cause if it is above 1.
 
     Returns:
         A few sentences, or None if the run has not failed.
@@ -48,10 +51,12 @@ def diagnose(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | Non
         event = f"{which} {were} void: the model {changed}."
     else:
         event = f"{which} made no progress: no honest loss was finite, or no honest update usable."
-    return f"{event} {_cause(rounds, ended, tolerated, rule)}"
+    return f"{event} {_cause(rounds, ended, tolerated, rule, server_lr)}"
 
 
-def divergence(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | None:
+def divergence(
+    rounds: Sequence[Line], *, tolerated: int, rule: Rule, server_lr: float = 1.0
+) -> str | None:
     """Say if losses became NaN or Inf in the last of these rounds, and not in the one before.
 
     The arguments are those of `diagnose`; the last line may be that of a round in a running run.
@@ -63,7 +68,7 @@ def divergence(rounds: Sequence[Line], *, tolerated: int, rule: Rule) -> str | N
     honest = counted(len(_honest(line)), "honest client")
     return (
         f"round {line['round']}: the loss of {line['diverged']} of {honest} is not finite. "
-        f"{_cause_of_divergence(rounds, tolerated, rule)}"
+        f"{_cause_of_divergence(rounds, tolerated, rule, server_lr)}"
     )
 
 
@@ -99,11 +104,13 @@ def _diverged(line: Line) -> bool:
     return bool(line.get("diverged")) or (known and bool(rejected & _honest(line)))
 
 
-def _cause(rounds: Sequence[Line], ended: Sequence[Line], tolerated: int, rule: Rule) -> str:
+def _cause(
+    rounds: Sequence[Line], ended: Sequence[Line], tolerated: int, rule: Rule, server_lr: float
+) -> str:
     """The most likely cause of rounds without progress at the end of a run."""
     last = ended[-1]
     if _diverged(last):
-        return _cause_of_divergence(rounds, tolerated, rule)
+        return _cause_of_divergence(rounds, tolerated, rule, server_lr)
     tolerated = last.get("tolerated") or tolerated
     invited = len(last.get("sampled", ()))
     usable = invited - len(last["missing"]) - len(last["rejected"])
@@ -127,7 +134,9 @@ def _too_few_replies(line: Line, invited: int, usable: int, tolerated: int) -> s
     return f"{text} Find out why so many replies are lost, or sample more clients."
 
 
-def _cause_of_divergence(rounds: Sequence[Line], tolerated: int, rule: Rule) -> str:
+def _cause_of_divergence(
+    rounds: Sequence[Line], tolerated: int, rule: Rule, server_lr: float
+) -> str:
     """Why losses of honest clients are not finite: the attack, or the learning rate."""
     first = next(number for number, line in enumerate(rounds) if _diverged(line))
     for line in rounds[:first]:
@@ -155,6 +164,8 @@ def _cause_of_divergence(rounds: Sequence[Line], tolerated: int, rule: Rule) -> 
     lr = rounds[first].get("lr")
     known = isinstance(lr, (int, float)) and math.isfinite(lr)
     rate = f"client_lr={lr:g}" if known else "the clients' learning rate"
+    if first and server_lr > 1:  # the server's steps come after the first round
+        rate = f"server_lr={server_lr:g} or {rate}"
     return (
         f"The most likely cause is that {rate} is too large: lower it. Otherwise look for NaN in "
         "the model and the data."

@@ -16,6 +16,7 @@ def summarize(
     sampled: int,
     tolerated: int,
     rule: Rule,
+    server_lr: float = 1.0,
     evaluate_every: int = 1,
     examples: Sequence[int] | None = None,
 ) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def summarize(
         "final": rounds[-1].get("final") or last,
         "mean_of_last": {key: _mean([score.get(key) for score in scores]) for key in last},
         "evaluations_in_mean": len(scores),
-        "problem": diagnose(rounds, tolerated=tolerated, rule=rule),
+        "problem": diagnose(rounds, tolerated=tolerated, rule=rule, server_lr=server_lr),
         "rounds": len(rounds),
         "void": sum(line["void"] is not None for line in rounds),
         "takeovers": sum(bool(line["takeover"]) for line in rounds) if known else None,

@@ -98,15 +98,14 @@ equal to 1
     device: str = key(
         "auto", "The device to train on: `cpu`, `cuda` or `cuda:0`. `auto` uses a GPU if present."
     )
-    engine: Literal["auto", "workers", "batched", "inline", "flower"] = key(
+    engine: Literal["auto", "workers", "batched", "inline", "ray"] = key(
         "auto",
-        "The engine that trains the clients: `inline`, `batched`, `workers` or `flower`. `auto` "
+        "The engine that trains the clients: `inline`, `batched`, `workers` or `ray`. `auto` "
         "chooses one of the first three by the model and the device.",
     )
     workers: Count | None = key(
         None,
-        "The number of processes of the engines `workers` and `flower`. The default is one per "
-        "core.",
+        "The number of processes of the engines `workers` and `ray`. The default is one per core.",
     )
     precision: Literal["float32", "bfloat16"] = key(
         "float32",

@@ -89,6 +89,11 @@ def simulate_rounds(
                 round_ = simulate_round(setup, engine, state)
             lines.append(round_.as_dict())
             if number + 1 == last:
-                round_.problem = diagnose(lines, tolerated=setup.tolerated, rule=setup.rule)
+                round_.problem = diagnose(
+                    lines,
+                    tolerated=setup.tolerated,
+                    rule=setup.rule,
+                    server_lr=setup.experiment.server_lr,
+                )
             yield round_
             state = round_.state

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedro.attacks import parse_attack
 from fedro.common.streams import seeded, stream
@@ -207,6 +207,7 @@ def _try_training(setup: Setup, rng: np.random.Generator) -> None:
         given = f"{size} examples of shape {tuple(x.shape[2:])}"
         try:
             with seeded(0), during(f"in a trial step with {given}"):
+                _try_outputs(model, x[0], setup)
                 local_update(model, start, x, y, setup.local_training, 1e-3, out)
         except Exception as error:
             if isinstance(error, UserCodeError) and error.file is not None:
@@ -220,6 +221,23 @@ def _try_training(setup: Setup, rng: np.random.Generator) -> None:
     x, y = (part[:size].to(setup.device) for part in (x, y))
     with during("in a trial evaluation"):
         evaluate(model, start, x, y, setup.local_training)
+
+
+@torch.no_grad()
+def _try_outputs(model: FlatModel, x: Tensor, setup: Setup) -> None:
+    """Raise unless the outputs can be compared with labels; `losses` checks them for targets."""
+    training, classes = setup.local_training, setup.federation.classes
+    model.module.eval()
+    with model.user_code:
+        outputs = model.module(training.inputs(x))
+        if not isinstance(outputs, Tensor):
+            raise TypeError(f"the model returns {type(outputs).__name__}; it must return a tensor")
+        shape = tuple(outputs.shape)
+        if classes and (len(shape) != 2 or shape[0] != len(x) or shape[1] < classes):
+            raise ValueError(
+                f"the model returns outputs of shape {shape}; need {(len(x), classes)}, one for "
+                "each example and class"
+            )
 
 
 def _try_attack(setup: Setup, rng: np.random.Generator) -> None:

@@ -134,6 +134,7 @@ def recorded_run(setup: Setup, folder: RunFolder) -> Generator[Round, None, None
         sampled=setup.sampled,
         tolerated=setup.tolerated,
         rule=setup.rule,
+        server_lr=setup.experiment.server_lr,
         evaluate_every=setup.experiment.evaluate_every,
         examples=setup.federation.sizes.tolist(),
     )

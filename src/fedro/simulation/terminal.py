@@ -72,7 +72,12 @@ def show_progress(
         def show(round_: Round) -> None:
             nonlocal last
             lines.append(round_.as_dict())
-            notice = divergence(lines, tolerated=setup.tolerated, rule=setup.rule)
+            notice = divergence(
+                lines,
+                tolerated=setup.tolerated,
+                rule=setup.rule,
+                server_lr=setup.experiment.server_lr,
+            )
             if notice is not None and console.quiet:
                 print_warning(notice)
             elif notice is not None:

@@ -108,7 +108,14 @@ const PROVED = {
   geometric_median: (r) => 4 * (1 + r) ** 2,
   krum: (r) => 6 * (1 + r),
 };
-const SMALL_FEDERATION = 20, SAMPLED_WITHOUT_BYZANTINE = 10;
+/** The same against f < b̂ Byzantine clients among n replies. */
+const PROVED_WITH_FEWER = {
+  "nnm | trimmed_mean": (n, b, f) => (4 * f * (n - f) + (b - f) * (n - b)) / (n - b) ** 2 * (b / (n - b - f) + 1),
+  trimmed_mean: (n, b, f) => b / (n - b - f),
+  geometric_median: (n, b, f) => 4 * (1 + f / (n - 2 * f)) ** 2,
+  krum: (n, b, f) => PROVED.krum(b / (n - 2 * b)) * (n - b - 1) / (n - b) * (n - f) / (n - f - 1),
+};
+const SMALL_FEDERATION = 20, SAMPLED_WITHOUT_BYZANTINE = 10, LIKELY = 0.95, MAX_RETRIES_PER_ROUND = 100;
 
 /** One planning problem; n̂ and b̂ are called `sampled` and `tolerated`. */
 class Setting {
@@ -169,6 +176,31 @@ class Setting {
   /** The κ proved for the rule, for the same replies. */
   kappa(sampled, tolerated) {
     return PROVED[this.rule](this.best(sampled, tolerated));
+  }
+
+  /** The κ proved for the rule in a round with this many Byzantine clients; null if they are more than tolerated. */
+  kappaWith(sampled, tolerated, byzantine) {
+    if (byzantine > tolerated) return null;
+    if (byzantine === tolerated) return this.kappa(sampled, tolerated);
+    const received = this.received(sampled), replies = this.dropout ? [received, received + 1] : [received];
+    return Math.max(...replies.map((n) => PROVED_WITH_FEWER[this.rule](n, tolerated, byzantine)));
+  }
+
+  /** The smallest number of Byzantine clients that 95% of the draws do not exceed. */
+  likely(sampled) {
+    const reached = (k) => hypergeometricLogCdf(k, this.clients, this.byzantine, sampled) >= Math.log(LIKELY);
+    return least(reached, 0, Math.min(sampled, this.byzantine));
+  }
+
+  /** How many retries make some n̂ safe; null if no sensible number does. */
+  enoughRetries() {
+    const enough = (retries) => new Setting({ ...this, retries }).first(Infinity) !== null;
+    let few = this.retries, many = Math.max(1, 2 * this.retries);
+    while (!enough(many)) {
+      [few, many] = [many, 2 * many];
+      if (many > MAX_RETRIES_PER_ROUND * this.rounds) return null;
+    }
+    return least(enough, few + 1, many);
   }
 
   /** The smallest safe b̂ < n̂/2 for this n̂, or null: raised until it demands no more of itself. */
@@ -238,8 +270,8 @@ function recommend(setting, limit, max_kappa) {
   return setting.first(limit);
 }
 
-/** What `fedro plan` recommends, or {problem: why there is nothing to recommend}. */
-function plan(asked) {
+/** What `fedro plan` recommends, or {problem: why there is nothing to recommend}; `advise` says how many retries would do. */
+function plan(asked, advise = false) {
   const problem = invalid(asked);
   if (problem) return { problem };
   const setting = new Setting(asked);
@@ -249,8 +281,10 @@ function plan(asked) {
   const limit = asked.max_kappa ?? Math.max(1, 2 * best);
   const fewest = setting.first(Infinity);
   if (fewest === null) {
-    const advice = [bound !== "exact" && "use the exact bound", dropout && "allow retries or expect fewer dropouts"];
-    return { problem: `No sample of up to ${clients} clients is safe: ${advice.filter(Boolean).join(", ")}.` };
+    const retries = advise && dropout ? setting.enoughRetries() : null;
+    const advice = [bound !== "exact" && "use the exact bound", retries !== null && `allow ${retries} ${retries === 1 ? "retry" : "retries"}`,
+      dropout && "expect fewer dropouts"];
+    return { problem: `No sample of up to ${clients} clients is safe: ${advice.filter(Boolean).join(", or ")}.` };
   }
   const sampled = recommend(setting, limit, asked.max_kappa);
   if (sampled === null) {
@@ -289,10 +323,10 @@ const short = (x) => String(Number(x.toPrecision(4)));
 /** A probability with as many digits as tell it from 0 and 1, from its logarithm. */
 function percent(log) {
   const p = Math.exp(log), distance = Math.min(p, -Math.expm1(log));
-  if (distance === 0) return p ? "100%" : "0%";
+  if (p === 0 || p === 1) return p ? "100%" : "0%";
   if (p < 1e-6) return p.toExponential(0);
   const digits = Math.max(0, -Math.floor(Math.log10(distance * (1 + 1e-9))) - 1);
-  return digits > 12 ? "100%" : `${Number((100 * p).toFixed(digits))}%`;
+  return digits > 8 ? "over 99.9999999%" : `${Number((100 * p).toFixed(digits))}%`;
 }
 
 const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
@@ -300,16 +334,19 @@ const counted = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 /** Why these numbers, in sentences. */
 function explain({ setting, sampled, tolerated, kappa, best, everyone, limit, limited, fewest }) {
   const fewKappa = setting.kappa(fewest, setting.toleratedAt(fewest)), all = setting.dropout ? ", if all replied," : "";
+  const mean = sampled * setting.byzantine / setting.clients;
   const said = [
     `With probability ${percent(setting.logSafeExact(sampled, tolerated))}, none of the ${counted(setting.draws, "draw")} of ${counted(sampled, "client")} ` +
       `holds more than ${counted(tolerated, "Byzantine one")}.`,
     limited === "κ" ? `${sampled} is the smallest sample whose κ with ${setting.rule} is at most ${short(limit)}.`
-      : sampled === setting.clients && sampled <= SMALL_FEDERATION ? `With ${counted(sampled, "client")} it is best to sample everyone.`
+      : sampled === setting.clients && sampled <= SMALL_FEDERATION && setting.byzantine ? `With ${counted(sampled, "client")} it is best to sample everyone: ` +
+        "a smaller sample would have to tolerate almost as many Byzantine clients with fewer honest ones to outvote them, and would save few messages."
       : setting.byzantine === 0 ? "Without Byzantine clients any number may be sampled; more of them mean less noise."
       : `${sampled} is the smallest sample with which the best possible κ, r = b̂/(n̂−2b̂), is at most ${short(limit)}.`,
     `κ = ${short(kappa)} is proved for ${setting.rule} in a round with ${counted(tolerated, "Byzantine client")}; no rule can have less ` +
       `than r = ${short(best)}. Sampling everyone${all} would have κ = ${short(everyone)}.`,
   ];
+  if (tolerated > mean && mean > 0) said.push(ordinary(setting, sampled, tolerated, mean));
   if (fewest < sampled) {
     const price = fewKappa < Infinity ? `, but with κ = ${short(fewKappa)}` : "";
     said.push(`A sample of ${fewest} can be safe${price}; no smaller sample can be safe.`);
@@ -319,6 +356,16 @@ function explain({ setting, sampled, tolerated, kappa, best, everyone, limit, li
       `and at most ${setting.retries} are with probability ${percent(setting.logEnough(sampled, tolerated))}.`);
   }
   return said;
+}
+
+/** The κ of rounds with fewer Byzantine clients than tolerated. */
+function ordinary(setting, sampled, tolerated, mean) {
+  const usual = Math.ceil(mean), likely = setting.likely(sampled), unexceeded = "which 95% of the draws do not exceed,";
+  const [proved, rare] = [usual, likely].map((byzantine) => setting.kappaWith(sampled, tolerated, byzantine));
+  const average = `A draw has ${Number(mean.toPrecision(3))} Byzantine clients on average.`;
+  if (usual === likely) return `${average} With ${usual}, ${unexceeded} the proved κ is ${short(proved)}.`;
+  return `${average} With ${usual} of them the proved κ is ${short(proved)}; with ${likely}, ${unexceeded} ` +
+    `${rare === null ? "nothing is proved, because they are more than tolerated" : `it is ${short(rare)}`}.`;
 }
 
 /** The command that says the same, as its parts. */
@@ -392,7 +439,7 @@ function put(id, value, text) {
 }
 
 function show(ask) {
-  const found = plan(ask), { clients, byzantine } = ask;
+  const found = plan(ask, true), { clients, byzantine } = ask;
   element("share_text").textContent = clients >= 1 && byzantine >= 0 ? `${short(100 * byzantine / clients)}% of all` : "";
   element("problem").textContent = found.problem ?? "";
   element("problem").hidden = !found.problem;

@@ -6,12 +6,10 @@
 
 There are four kinds, which give the same results. `inline` trains one client after the other in
 this process; it is the reference, and the engine for GPUs. `batched` trains many clients of a small
-model at once. `workers` uses processes with one thread each. `flower` sends jobs to Flower nodes,
-here or on other machines. A job carries its batches and its seed, so its result depends on nothing
-else.
+model at once. `workers` uses processes with one thread each. `ray` uses the processes of Ray, here
+or on other machines. A job carries its batches and its seed, so its result depends on nothing else.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -27,15 +25,11 @@ from fedro.common.user_code import UserCodeError
 from fedro.models import FlatModel, build
 from fedro.simulation.client import LocalTraining
 
-KINDS = ("auto", "workers", "batched", "inline", "flower")
-OTHER_PROCESS_KINDS = ("workers", "flower")  # their processes build the model by its name
-QUIET_VARIABLES = (  # Flower and Ray read these on import: no telemetry, no warnings about GPUs
-    "FLWR_TELEMETRY_ENABLED",
-    "RAY_USAGE_STATS_ENABLED",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO",
-)
+KINDS = ("auto", "workers", "batched", "inline", "ray")
+OTHER_PROCESS_KINDS = ("workers", "ray")  # their processes build the model by its name
 MAX_BATCHED_PARAMETERS = 100_000  # up to this size, training many clients at once is faster
 GROUP_SIZE = 32  # clients that the batched engine trains at once
+MIN_EXAMPLES_PER_EVALUATION = 256  # that a process evaluates at once
 
 
 class Job(NamedTuple):
@@ -63,6 +57,11 @@ class EngineConfig:
     seed: int = 0
     device: str = "cpu"
     workers: int | None = None  # number of processes; None for one per core
+
+    @property
+    def examples_per_evaluation(self) -> int:
+        """How many examples another process evaluates at once; the bits may depend on it."""
+        return max(self.steps * self.batch, MIN_EXAMPLES_PER_EVALUATION)
 
     def describe(self) -> dict[str, Any]:
         """The model and its training as JSON values; `build_described` reads them elsewhere."""
@@ -137,8 +136,8 @@ def choose_engine(
             f"engine={kind!r} trains on the CPU, not on {device}: use engine='inline', or "
             "device='cpu'"
         )
-    if kind == "flower" and not all(map(find_spec, ("flwr", "ray"))):
-        raise ValueError("engine='flower' needs Flower and Ray: pip install 'fedro[flower]'")
+    if kind == "ray" and find_spec("ray") is None:
+        raise ValueError("engine='ray' needs Ray: pip install 'fedro[ray]'")
     if kind != "auto":
         return kind
     if batched and flat.batchable and flat.width <= MAX_BATCHED_PARAMETERS:
@@ -173,12 +172,13 @@ def make_engine(kind: str, config: EngineConfig) -> Engine:
         from fedro.simulation.engines.batched import BatchedEngine
 
         return BatchedEngine(config)
-    if kind == "flower":
-        for name in QUIET_VARIABLES:
-            os.environ.setdefault(name, "0")
-        from fedro.simulation.engines.flower_engine import FlowerEngine
+    if kind == "ray":
+        from fedro.simulation.engines.ray_session import prepare_import
 
-        return FlowerEngine(config)
+        prepare_import()
+        from fedro.simulation.engines.ray_engine import RayEngine
+
+        return RayEngine(config)
     from fedro.simulation.engines.inline import InlineEngine
 
     return InlineEngine(config)

@@ -25,7 +25,6 @@ from fedro.simulation.engines.shared_memory import SharedTensor, create_memory, 
 
 TASKS_PER_WORKER = 2  # while a worker computes one, the engine prepares the next
 MAX_DEATHS_PER_TASK = 3
-MIN_EXAMPLES_PER_EVALUATION = 256
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -72,7 +71,7 @@ class WorkersEngine:
         self.number = config.workers or available_cores()
         width = FlatModel(config.build()).width
         slots = TASKS_PER_WORKER * self.number
-        self.examples_per_slot = max(config.steps * config.batch, MIN_EXAMPLES_PER_EVALUATION)
+        self.examples_per_slot = config.examples_per_evaluation
         inputs = (slots, self.examples_per_slot)
         x, y = config.example
         self.layout = [
