@@ -27,7 +27,8 @@ from fedro.server.scores import Ids
 Floats = NDArray[np.float64]
 COSINE_DECIMALS = 4  # rounded before they are summed, so rounds.jsonl gives the same sums
 COPY_TOLERANCE = 1e-6  # of the median squared distance between rows
-OTHER_ROWS = 6  # with which candidates for copies are compared
+SIMILAR = 0.01  # of the usual difference: rows that may be copies
+OTHER_ROWS = 6  # with which they are compared
 LOOKS = (10, 15, 22, 33, 50, 75)  # decisions are made after so many rounds,
 LOOK_INTERVAL = 32  # and then at this interval
 
@@ -83,7 +84,7 @@ def observe(updates: Tensor, rows: Ids, aggregate: Tensor, clients: Ids) -> RowF
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         cosine = facts.dots / (norms * length)
     cosine = np.clip(np.where(np.isfinite(cosine), cosine, 0.0), -1, 1)
-    groups = copy_groups(updates, rows, facts.squared)
+    groups = copy_groups(updates, rows, facts)
     return RowFacts(
         clients[rows],
         np.round(cosine, COSINE_DECIMALS) + 0.0,  # no minus zero
@@ -98,33 +99,37 @@ def places(values: Floats) -> Ids:
     return np.searchsorted(np.sort(values), values).astype(np.int64)
 
 
-def copy_groups(updates: Tensor, rows: Ids, squared_norms: Floats) -> list[Ids]:
+def copy_groups(updates: Tensor, rows: Ids, facts: kernels.Facts) -> list[Ids]:
     """Groups of rows that are copies of each other, as places in `rows`.
 
-    Copies have the same length, so only rows of nearly equal length are compared, and with them
-    some others, to know how far apart rows are.
+    Copies have nearly the same length and the same product with any vector, so only such rows are
+    compared with each other, and with some others, to know how far apart rows are.
+
+    Args:
+        updates: The matrix of updates (n̂, d).
+        rows: The rows to look at (m,).
+        facts: The facts about these rows, with any reference.
     """
-    candidates = similar(np.sqrt(squared_norms))
-    if not candidates.size:
-        return []
-    others = np.setdiff1d(np.arange(rows.size), candidates)[:OTHER_ROWS]
-    compared = np.concatenate([candidates, others])
-    squared = kernels.distances(updates, rows=rows[compared]).value
-    between = squared[np.triu_indices(compared.size, 1)]
-    if others.size:
-        between = squared[candidates.size :].ravel()
-        between = between[between > 0]
-    limit = COPY_TOLERANCE * float(np.median(between)) if between.size else 0.0
-    close = squared[: candidates.size, : candidates.size] <= limit
-    return [candidates[group] for group in components(close) if limit > 0 and group.size > 1]
+    close, found = similar(facts.squared) & similar(facts.dots), []
+    for group in components(close):
+        others = np.setdiff1d(np.arange(rows.size), group)[:OTHER_ROWS]
+        while group.size > 1 and others.size:
+            compared = rows[np.concatenate([group, others])]
+            gaps = kernels.facts(updates, updates[rows[group[0]]], rows=compared).gaps
+            copies = gaps[: group.size] <= COPY_TOLERANCE * np.median(gaps[group.size :])
+            if copies.sum() > 1 and gaps[group.size :].any():
+                found.append(group[copies])
+            copies[0] = True  # it has been compared with all others
+            group = group[~copies]
+    return found
 
 
-def similar(norms: Floats) -> Ids:
-    """The rows whose length is nearly that of another row. Rows of zeros are similar too."""
-    tolerance = 2 * np.sqrt(COPY_TOLERANCE) * float(np.median(norms))
-    order = np.argsort(norms, kind="stable")
-    near = np.diff(norms[order]) <= tolerance
-    return np.sort(order[np.append(near, False) | np.append(False, near)])
+def similar(values: Floats) -> NDArray[np.bool_]:
+    """Which pairs of values are far closer to each other than values usually are."""
+    distinct = np.unique(values)
+    spread = float(np.median(np.abs(distinct - np.median(distinct))))
+    close: NDArray[np.bool_] = np.abs(values[:, None] - values[None]) <= SIMILAR * spread
+    return close
 
 
 def components(close: NDArray[np.bool_]) -> list[Ids]:

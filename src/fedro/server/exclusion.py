@@ -29,7 +29,8 @@ def exclude(
     room = rows.size - (2 * tolerated + 1)
     if room <= 0:
         return rows, {}
-    groups = copy_groups(updates, rows, kernels.facts(updates, rows=rows).squared)
+    facts = kernels.facts(updates, updates[rows[0]], rows=rows)
+    groups = copy_groups(updates, rows, facts)
     reasons = copies_of_others([clients[rows[group]] for group in groups])
     reasons |= {
         client: f"flagged since round {evidence.flagged[client]}"
