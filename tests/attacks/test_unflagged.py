@@ -239,6 +239,14 @@ def test_the_drawn_victim_is_honest_and_stays() -> None:
     assert seen == set(view.ids[view.honest].tolist())
 
 
+def test_the_drawn_victim_is_one_that_the_server_accepts() -> None:
+    for seed in range(30):
+        view = make(rng=np.random.default_rng(seed))
+        view.updates[[0, 2, 3], 5] = math.nan
+        sent("framing", view)
+        assert int(view.memory["framing.victim"]) in (53, 63)
+
+
 @pytest.mark.slow
 def test_framing_in_a_run_copies_and_otherwise_trains(honest: list[bytes]) -> None:
     setup = prepare(EXPERIMENT)
@@ -314,9 +322,8 @@ def test_below_the_line_counts_only_what_the_rule_sees() -> None:
 
 def test_below_the_line_without_a_direction() -> None:
     view = make(4, (0,), 12)
-    view.updates[3] = -view.updates[1] - view.updates[2]  # the mean is rounding
     view.updates[1:] = view.updates[1:].round()
-    view.updates[3] = -view.updates[1] - view.updates[2]
+    view.updates[3] = -view.updates[1] - view.updates[2]  # the mean is zero
     assert same_bits(sent("below_the_line", view), view.updates[:1])
     equal = make(4, (0,), 12)
     equal.updates[:] = equal.updates[1].clone()  # cosines of 1: all is along the mean
@@ -327,6 +334,18 @@ def test_below_the_line_without_a_direction() -> None:
     found = sent("below_the_line", own_is_nan)
     assert found[0].isnan().all()
     assert same_bits(found[1], sent("below_the_line", make())[1])
+
+
+def test_an_honest_update_of_zeros_has_a_cosine_of_zero() -> None:
+    view = make(9, (1, 4, 5), 40)
+    view.updates += 0.5
+    view.updates[0] = 0.0
+    g = honest_rows(view)
+    mean = g.mean(axis=0)
+    wanted = 0.5 * float(np.median([0.0, *(cosine(row, mean) for row in g[1:])]))
+    found = [cosine(row, mean) for row in sent("below_the_line", view).double().numpy()]
+    assert found[:2] == pytest.approx([wanted] * 2, abs=2e-6)
+    assert found[2] < wanted  # as before
 
 
 def test_below_the_line_reads_the_matrix_twice(monkeypatch: pytest.MonkeyPatch) -> None:
