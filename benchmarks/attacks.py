@@ -23,6 +23,7 @@ MAX_UNITS = 3
 MODEL = torch.zeros(D)
 PLAIN = ["sign_flip", "sign_flip(own=True)", "foe", "alie", "mimic", "mimic(warmup=1)"]
 PLAIN += ["zero", "nan", "inf", "huge", "gauss(std=1.0)", "min_max", "min_sum"]
+PLAIN += ["framing(victim=1)", "sign_flip | noisy", "below_the_line"]
 SEARCHES = ["optimal_alie", "optimal_foe", "agr_tailored", "ambush", "worst"]
 MAX_AGGREGATIONS = {  # few for rules whose output is a weighted sum
     "krum": 3,

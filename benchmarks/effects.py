@@ -23,6 +23,7 @@ DIGITS_ATTACKS = [
     *("agr_tailored", "optimal_alie", "optimal_foe", "ambush", "worst"),
     *("silent", "silent_when_weak | foe", "backdoor", "backdoor | scaling"),
     "backdoor | constrain(alpha=0.5) | scaling",
+    *("patient(until=30) | sign_flip", "sign_flip | noisy", "framing", "below_the_line"),
 ]
 FEMNIST_ATTACKS = [
     *("none", "sign_flip", "foe", "alie", "mimic", "min_max"),

@@ -9,7 +9,7 @@ import fedro
 from fedro.attacks import HiddenError
 
 MODULE = '''
-from fedro.attacks import Forged, forge, poison, silence, train
+from fedro.attacks import Forged, forge, poison, silence, train, wait
 
 def fail():
     return 1 / 0
@@ -43,6 +43,11 @@ def trains():
 
 @silence()
 def silences(view):
+    """Fail."""
+    fail()
+
+@wait()
+def waits(round):
     """Fail."""
     fail()
 
@@ -106,7 +111,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: None) -> Path
 
 
 def test_every_hook(module: Path) -> None:
-    hooks = {"forges", "generates", "writes", "poisons", "trains", "silences"}
+    hooks = {"forges", "generates", "writes", "poisons", "trains", "silences", "waits"}
     for name in (*sorted(hooks), "triggers"):
         with pytest.raises(fedro.UserCodeError) as raised:
             run(f"broken_attacks:{name}")

@@ -78,6 +78,8 @@ SENT = {
     "scaling(factor=3.0)": lambda own, sent: torch.allclose(sent, 3 * own, atol=1e-5),
     "label_flip": lambda own, sent: torch.dot(own, sent) < 0.9 * own.norm() * sent.norm(),
     "none": lambda own, sent: torch.equal(own, sent),
+    "patient(until=1) | label_flip | nan | silent": lambda own, sent: torch.equal(own, sent),
+    "patient(until=0) | nan": lambda own, sent: sent.isnan().all(),
 }
 
 
