@@ -157,6 +157,19 @@ def test_copies_are_suspect_and_their_victim_is_not():
     assert judge(evidence).at_least == 5  # of the six that are all copies of each other
 
 
+def test_a_client_that_is_always_copied_is_not_the_one_that_is_flagged():
+    """Clients 0 to 4 copy client 5 whenever it is drawn, and nobody else."""
+    rng, evidence = np.random.default_rng(0), Evidence()
+    for _ in range(60):
+        clients = rng.choice(40, size=20, replace=False)
+        group = sorted(set(range(6)) & set(clients.tolist())) if 5 in clients else []
+        groups = [group] if len(group) > 1 else []
+        evidence = evidence.add(
+            RowFacts(clients, np.full(20, 0.5), np.arange(20), np.arange(20), groups)
+        )
+    assert np.flatnonzero(by_copies(evidence)).tolist() == [0, 1, 2, 3, 4]
+
+
 def test_of_two_copies_nobody_knows_which():
     facts = RowFacts(np.arange(20), np.full(20, 0.5), np.arange(20), np.arange(20), [[3, 8]])
     evidence = Evidence()

@@ -18,7 +18,7 @@ for long and then turned shows earlier.
 
 **Copies.** Clients that often send the same update as two or more others are suspects as well. Of
 clients that are all copies of each other at most one is honest: the one that was copied. It is
-usually a copy less often than those that copy it, and is then not flagged.
+usually a copy more or less often than those that copy it, and is then not flagged.
 
 docs/explanation/suspects.md says what is assumed, what is proved and what is only measured.
 """
@@ -40,7 +40,8 @@ MIN_CLIENTS = 8  # that can be judged, or there is no null distribution
 MATERIAL = 0.2  # of the median: the smallest scale of slopes
 MAX_NOISE_TOTAL, MAX_NOISE_RECENT = 0.25, 0.1  # of the median slope, at a typical client
 HALF_WIDTH = 0.6744897501960817  # of the central half of a normal distribution
-MIN_COPY_SHARE, RELATIVE_COPY_SHARE = 0.25, 0.75  # of a client's rounds; of its neighbors' share
+MIN_COPY_SHARE = 0.25  # of a client's rounds
+ALIKE = 0.75  # two shares of copies are alike if their ratio is at least this
 MAX_PASSES = 20
 
 
@@ -188,14 +189,19 @@ def step_up(p: Floats, level: float) -> Bools:
 
 
 def by_copies(evidence: Evidence) -> Bools:
-    """The clients that sent the same update as two or more others, and nearly as often as any."""
+    """The clients that sent the same update as two or more others, and about as often as they.
+
+    A victim is copied less often than those who copy it copy each other, or more often, if they
+    copy nobody else.
+    """
     draws, copied = evidence.total[0], evidence.total[SUMS.index("copied")]
     share, partners = copied / np.maximum(draws, 1), neighbors(evidence.pairs)
     flagged = np.zeros(evidence.clients, dtype=bool)
     for client, others in partners.items():
-        most = max(share[other] for other in (client, *others))
-        often = share[client] >= max(MIN_COPY_SHARE, RELATIVE_COPY_SHARE * most)
-        flagged[client] = len(others) >= 2 and draws[client] >= MIN_DRAWS and often
+        usual = float(np.median(share[list(others)]))
+        alike = ALIKE * usual <= share[client] <= usual / ALIKE
+        often = share[client] >= MIN_COPY_SHARE and draws[client] >= MIN_DRAWS
+        flagged[client] = len(others) >= 2 and alike and often
     return flagged
 
 
