@@ -160,7 +160,7 @@ def test_copies_are_suspect_and_their_victim_is_not():
 def test_a_client_that_is_always_copied_is_not_the_one_that_is_flagged():
     """Clients 0 to 4 copy client 5 whenever it is drawn, and nobody else."""
     rng, evidence = np.random.default_rng(0), Evidence()
-    for _ in range(60):
+    for _ in range(300):
         clients = rng.choice(40, size=20, replace=False)
         group = sorted(set(range(6)) & set(clients.tolist())) if 5 in clients else []
         groups = [group] if len(group) > 1 else []
