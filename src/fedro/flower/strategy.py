@@ -398,10 +398,10 @@ class FedRo(Strategy):
     ) -> None:
         """Evaluate with the server's own data. This score replaces the one from the clients."""
         metrics = None if evaluate_fn is None else evaluate_fn(server_round, result.arrays)
-        if metrics is not None and not isinstance(metrics, MetricRecord):
+        if metrics is not None and not isinstance(metrics, (MetricRecord, Mapping)):
             raise ValueError(
-                f"evaluate_fn returned {one_line(repr(metrics), 60)}: it must return a MetricRecord, "
-                "as in MetricRecord({'accuracy': 0.9}), or None"
+                f"evaluate_fn returned {one_line(repr(metrics), 60)}: it must return a "
+                "MetricRecord, as in MetricRecord({'accuracy': 0.9}), or None"
             )
         if metrics is not None:
             log(INFO, "Global evaluation")
