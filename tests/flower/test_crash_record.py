@@ -40,24 +40,55 @@ def test_draws_are_counted_once_each(tmp_path):
     assert len(DrawLog(path)) == 4
 
 
-def test_notes_of_one_round_add_up_until_the_next(tmp_path):
-    path = tmp_path / "reading.json"
+def crash_while_reading(path, round, node):
     note = ReadingNote(path)
-    note.begin_round(4)
-    note.begin(2**63 + 1)
-    note = ReadingNote(path)  # after a crash
-    note.begin_round(4)
-    assert note.unread == {2**63 + 1: STOPPED_WHILE_READING}
-    note.begin(7)
-    note = ReadingNote(path)  # after another one
-    note.begin_round(4)
-    assert list(note.unread) == [2**63 + 1, 7]
-    note.clear()
-    note.begin_round(5)
-    assert note.unread == {}
-    assert not ReadingNote(path).unread
-    path.write_bytes(b'{"round": 4, "no')
-    assert ReadingNote(path).unread == {}
+    note.begin_round(round)
+    before = path.read_bytes() if path.exists() else None
+    with note.of(node):
+        data = path.read_bytes()
+    assert (path.read_bytes() if path.exists() else None) == before  # the note is gone again
+    path.write_bytes(data)  # as a killed server leaves it
+
+
+def unread(path, round):
+    note = ReadingNote(path)
+    note.begin_round(round)
+    return dict(note.unread)
+
+
+def test_notes_of_a_round_add_up_and_each_round_has_its_own(tmp_path):
+    path = tmp_path / "reading.json"
+    crash_while_reading(path, 4, 2**63 + 1)
+    crash_while_reading(path, 4, 7)
+    crash_while_reading(path, 5, 8)
+    assert unread(path, 4) == dict.fromkeys([2**63 + 1, 7], STOPPED_WHILE_READING)
+    assert list(unread(path, 5)) == [8]
+    assert unread(path, 3) == {}
+    note = ReadingNote(path)
+    note.forget_before(5)
+    assert unread(path, 4) == {}
+    assert list(unread(path, 5)) == [8]
+    note.forget_before(6)
+    assert not path.exists()
+    path.write_bytes(b'{"4": ["7"')
+    assert unread(path, 4) == {}
+
+
+def test_a_server_that_is_interrupted_blames_nobody(tmp_path):
+    """After some good replies, while it waits for the next one."""
+
+    class Interrupted(FakeGrid):
+        def pull_messages(self, message_ids):
+            if message_ids == ["m5"]:
+                raise KeyboardInterrupt
+            return super().pull_messages(message_ids)
+
+    options = {"folder": tmp_path / "run", "resume": True, "quarantine": 1}
+    with pytest.raises(KeyboardInterrupt):
+        start(strategy(**options), Interrupted(), 3)
+    strat = strategy(**options)
+    start(strat, FakeGrid(), 3)
+    assert not any(record.rejected for record in strat.session.ledger.nodes.values())
 
 
 CRASH = """
@@ -67,17 +98,19 @@ from fake_flower import FakeGrid
 from flower_cases import start, strategy
 from test_crash_record import deadly
 
-start(strategy(folder={folder!r}, resume=True), FakeGrid(20, {{2: deadly, 11: deadly}}), 6)
+fedro_ = strategy(folder={folder!r}, resume=True, checkpoint_every={every})
+start(fedro_, FakeGrid(20, {{2: deadly, 11: deadly}}), 6)
 """
 
 
 @pytest.mark.slow
-def test_a_reply_that_kills_the_server_is_not_read_again(tmp_path):
+@pytest.mark.parametrize("every", [1, 4])
+def test_a_reply_that_kills_the_server_is_not_read_again(tmp_path, every):
     """Two nodes send such replies. Each of these replies stops the server once."""
     folder = tmp_path / "run"
     tests = os.path.dirname(__file__)
     helpers = os.path.join(os.path.dirname(tests), "helpers")
-    script = CRASH.format(helpers=helpers, tests=tests, folder=str(folder))
+    script = CRASH.format(helpers=helpers, tests=tests, folder=str(folder), every=every)
     codes = []
     for _ in range(20):
         codes.append(subprocess.run([sys.executable, "-c", script], check=False).returncode)

@@ -488,6 +488,14 @@ def test_a_quorum_that_makes_no_sense_is_refused(options, message):
         strategy(**options)
 
 
+@pytest.mark.parametrize("returned", ["0.9", 0.9])
+def test_an_evaluation_function_must_return_metrics(returned):
+    with pytest.raises(ValueError, match="it must return a MetricRecord"):
+        start(
+            strategy(), FakeGrid(), 1, evaluate_fn=lambda round, arrays: returned if round else None
+        )
+
+
 def test_the_log_has_what_flower_users_know(caplog, tmp_path):
     def evaluate(round, arrays):
         return MetricRecord({"accuracy": 0.25 + round})

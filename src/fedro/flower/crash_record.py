@@ -6,12 +6,12 @@ back to an earlier checkpoint forgets them. Without a folder they are kept in me
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
-from fedro.common.atomic_files import opened, write_all
+from fedro.common.atomic_files import opened, sync_folder, write_all
 
 DRAWS_FILE, READING_FILE = "draws.jsonl", "reading.json"
 STOPPED_WHILE_READING = "not read: the server stopped while it read this node's reply"
@@ -49,9 +49,12 @@ class DrawLog:
             return
         if self._path is not None:
             line = json.dumps({"round": draw[0], "nodes": draw[1]}) + "\n"
+            is_new = not self._path.exists()
             with opened(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
                 write_all(file, line.encode())
                 os.fsync(file)
+            if is_new:
+                sync_folder(self._path.parent)
         self._draws.add(draw)
 
 
@@ -64,48 +67,60 @@ class ReadingNote:
     """The node whose reply the server is reading, on the disk.
 
     If the reply kills the server, the resumed run does not read that node's reply in this round,
-    and the ledger names the node. An honest node is named if the server was killed from outside.
+    and the ledger names the node.
 
     Args:
         path: The file. It is read if it exists.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-        self._round, self._unread = -1, dict[int, str]()
+        self._path, self._round = path, -1
+        self._deadly: dict[int, list[int]] = {}  # the nodes by round
         if path is not None and path.exists():
-            note = parse_note(path.read_bytes())
-            self._round = note.get("round", -1)
-            nodes = [int(node) for node in note.get("nodes", [])]
-            self._unread = dict.fromkeys(nodes, STOPPED_WHILE_READING)
+            self._deadly = parse_note(path.read_bytes())
 
     @property
     def unread(self) -> Mapping[int, str]:
         """The nodes whose replies must not be read in this round, with the reason."""
-        return self._unread
+        return dict.fromkeys(self._deadly.get(self._round, []), STOPPED_WHILE_READING)
 
     def begin_round(self, round: int) -> None:
-        """Begin a round. The nodes that were noted in another round may be read."""
-        if round != self._round:
-            self._round, self._unread = round, {}
+        """Begin a round."""
+        self._round = round
 
-    def begin(self, node: int) -> None:
-        """Note that this node's reply is read next. Survives the process, not a power cut."""
-        if self._path is not None:
-            nodes = [str(other) for other in (*self._unread, node)]
-            with opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
-                write_all(file, json.dumps({"round": self._round, "nodes": nodes}).encode())
+    @contextmanager
+    def of(self, node: int) -> Iterator[None]:
+        """Note, while the block runs, that it reads the reply of this node.
 
-    def clear(self) -> None:
-        """Note that no reply is being read."""
-        if self._path is not None:
+        The note survives the end of the process, but perhaps not a power cut.
+        """
+        before = self._deadly.get(self._round, [])
+        self._write({**self._deadly, self._round: [*before, node]})
+        try:
+            yield
+        finally:  # also if the run is interrupted: this is not the node's fault
+            self._write(self._deadly)
+
+    def forget_before(self, round: int) -> None:
+        """Forget the notes on rounds that will not run again."""
+        self._deadly = {r: nodes for r, nodes in self._deadly.items() if r >= round}
+        self._write(self._deadly)
+
+    def _write(self, nodes: Mapping[int, Sequence[int]]) -> None:
+        if self._path is None:
+            return
+        if not nodes:
             self._path.unlink(missing_ok=True)
+            return
+        note = {str(round): [str(node) for node in named] for round, named in nodes.items()}
+        with opened(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
+            write_all(file, json.dumps(note).encode())
 
 
-def parse_note(data: bytes) -> dict[str, Any]:
-    """A note, or an empty one if the crash came while it was written."""
+def parse_note(data: bytes) -> dict[int, list[int]]:
+    """The nodes by round, or none if the crash came while they were written."""
     try:
         note = json.loads(data)
-    except ValueError:
+        return {int(round): [int(node) for node in nodes] for round, nodes in note.items()}
+    except (ValueError, AttributeError, TypeError):
         return {}
-    return note if isinstance(note, dict) else {}

@@ -23,6 +23,7 @@ from fedro.flower.layout import UnusableReply
 SUPPORTED = ">=1.40,<1.43"
 SECONDS_TO_RECONNECT = 30.0  # for one call to reach the SuperLink
 PARALLEL_DOWNLOADS = 4  # of replies; so many are in memory at a time
+ASK_AT_ONCE = 8  # for replies: if the answer is lost, so are these
 MIN_PART_BYTES = 2**16  # an honest node sends parts of 5 MiB, and a few small ones for each array
 MAX_DESCRIPTION_BYTES = 2**20  # of names, shapes and metrics, without the numbers of the arrays
 
@@ -68,6 +69,7 @@ class Upload:
         self.contents: dict[str, bytes] = {}
         self.bytes = self.description_bytes = 0
         self.failure: str | None = None
+        self.too_little_memory = False
         max_parts = 32 + 4 * max_arrays + max_bytes // MIN_PART_BYTES
         if len(self.waiting) > max_parts:
             self.reject(f"has {len(self.waiting)} parts, and at most {max_parts} are allowed")
@@ -75,6 +77,13 @@ class Upload:
     def reject(self, reason: str) -> None:
         """Forget what has arrived; the reply will not be read."""
         self.failure, self.waiting, self.contents = reason, [], {}
+
+    def wait_for_last(self) -> None:
+        """Forget what has arrived until the part that is missing is there."""
+        missing = self.waiting.pop()
+        self.waiting = [*self.contents, *self.waiting, missing]  # it is asked for first
+        self.contents = {}
+        self.bytes = self.description_bytes = 0
 
     def add(self, content: bytes) -> None:
         """Take the part that was next, or reject the reply if it is too large."""
@@ -89,6 +98,8 @@ class Upload:
 
     def read(self) -> Message:
         """Put the parts together. Raises UnusableReply, or whatever Flower raises."""
+        if self.too_little_memory:
+            raise MemoryError
         if self.failure is None and inflated_bytes(self.contents) > self.max_bytes:
             self.reject(f"grows to more than {self.max_bytes:,} bytes when its arrays are joined")
         if self.failure is not None:
@@ -123,6 +134,7 @@ class HttpReplies:
     def __init__(self, grid: HttpGrid, max_bytes: int, max_arrays: int) -> None:
         self._max_bytes, self._max_arrays = max_bytes, max_arrays
         self._uploads: dict[str, Upload] = {}
+        self._error: httpx.HTTPError | None = None
         try:
             self._client, self._node = grid._runtime_client, grid.node
             self._run_id = grid.run.run_id
@@ -133,20 +145,20 @@ class HttpReplies:
         """Download what has arrived of the replies to these messages; yield the complete ones.
 
         Raises:
-            ConnectionError: The SuperLink could not be reached, or refused to answer.
+            ConnectionError: The SuperLink could not be reached, or refused to answer, for some of
+                them. All others have been yielded before.
         """
-        try:
-            self._ask([key for key in message_ids if key not in self._uploads])
-            announced = [key for key in message_ids if key in self._uploads]
-            with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
-                for start in range(0, len(announced), PARALLEL_DOWNLOADS):
-                    batch = announced[start : start + PARALLEL_DOWNLOADS]
-                    complete = pool.map(self._download, [self._uploads[key] for key in batch])
-                    for key, done in zip(batch, complete, strict=True):
-                        if done:
-                            yield key, self._uploads.pop(key)
-        except httpx.HTTPError as error:
-            raise ConnectionError(f"{type(error).__name__}: {error}") from None
+        self._error = None
+        self._ask([key for key in message_ids if key not in self._uploads])
+        announced = [key for key in message_ids if key in self._uploads]
+        with ThreadPoolExecutor(PARALLEL_DOWNLOADS) as pool:
+            for batch in groups_of(PARALLEL_DOWNLOADS, announced):
+                complete = pool.map(self._download, [self._uploads[key] for key in batch])
+                for key, done in zip(batch, complete, strict=True):
+                    if done:
+                        yield key, self._uploads.pop(key)
+        if self._error is not None:
+            raise ConnectionError(f"{type(self._error).__name__}: {self._error}")
 
     def incomplete(self, message_id: str) -> bool:
         """Whether the node has begun to send its reply."""
@@ -154,18 +166,32 @@ class HttpReplies:
 
     def _ask(self, message_ids: list[str]) -> None:
         """Ask which replies there are. The SuperLink announces each reply once."""
-        if not message_ids:
-            return
-        answer = self._client.PullMessages(PullAppMessagesRequest(message_ids=message_ids))
-        for message, tree in zip(answer.messages_list, answer.message_object_trees, strict=True):
-            answered, root = message.metadata.reply_to_message_id, message.metadata.message_id
-            if answered in message_ids:  # the SuperLink checks that the right node answered
-                parts = [part.object_id for part in iterate_object_tree(tree)]
-                upload = Upload(root, parts, self._max_bytes, self._max_arrays)
-                self._uploads[answered] = upload
+        for group in groups_of(ASK_AT_ONCE, message_ids):
+            try:
+                answer = self._client.PullMessages(PullAppMessagesRequest(message_ids=group))
+            except httpx.HTTPError as error:
+                self._error = error
+                return
+            replies = zip(answer.messages_list, answer.message_object_trees, strict=True)
+            for message, tree in replies:
+                answered, root = message.metadata.reply_to_message_id, message.metadata.message_id
+                if answered in group:  # the SuperLink checks that the right node answered
+                    parts = [part.object_id for part in iterate_object_tree(tree)]
+                    upload = Upload(root, parts, self._max_bytes, self._max_arrays)
+                    self._uploads[answered] = upload
 
     def _download(self, upload: Upload) -> bool:
-        """Download the parts that are there. Returns whether the reply can be read or rejected."""
+        """Download a reply. Returns whether it can be read or rejected."""
+        try:
+            return self._download_all(upload)
+        except httpx.HTTPError as error:
+            self._error = error
+            return False
+        except MemoryError:
+            upload.contents, upload.too_little_memory = {}, True
+            return True
+
+    def _download_all(self, upload: Upload) -> bool:
         while upload.waiting:
             request = PullObjectRequest(
                 node=self._node, run_id=self._run_id, object_id=upload.waiting[-1]
@@ -174,6 +200,7 @@ class HttpReplies:
             if not part.object_found:
                 upload.reject("was not sent completely")
             elif not part.object_available:
+                upload.wait_for_last()
                 return False
             else:
                 upload.add(part.object_content)
@@ -183,6 +210,12 @@ class HttpReplies:
             )
         )
         return True
+
+
+def groups_of(size: int, items: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The items in groups of this size; the last may be smaller."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def is_deployment(grid: Grid) -> TypeGuard[HttpGrid]:

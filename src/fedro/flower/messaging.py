@@ -52,6 +52,10 @@ class Replies(Protocol):
     def why_missing(self, message_id: str) -> str | None:
         """Why there is no reply to a message, if anything is known."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether the last sweep could not look at all replies."""
+
 
 class LocalReplies:
     """The replies in a simulation, where the nodes are part of this program."""
@@ -71,6 +75,11 @@ class LocalReplies:
                     yield key, f"could not be read: {self._errors[key][-1]}"
             else:
                 yield from ((key, already_read(message)) for message in messages)
+
+    @property
+    def failed(self) -> bool:
+        """Nothing keeps a simulation from looking."""
+        return False
 
     def why_missing(self, message_id: str) -> str | None:
         """The last error, because Flower may deliver a reply only once."""
@@ -93,6 +102,11 @@ class RemoteReplies:
             self._trouble = None
         except ConnectionError as error:
             self._trouble = one_line(str(error))
+
+    @property
+    def failed(self) -> bool:
+        """Whether the SuperLink refused or was gone."""
+        return self._trouble is not None
 
     def why_missing(self, message_id: str) -> str | None:
         """Whether the SuperLink was gone at the end, or the reply is not complete."""
@@ -131,15 +145,16 @@ def send_and_collect(
     replies: Replies = LocalReplies(grid)
     if is_deployment(grid) and pending:
         replies = RemoteReplies(HttpReplies(grid, *limits))
+    last_looks = 0
     while pending:
-        last_look = clock.now() >= start + timeout
+        last_looks += clock.now() >= start + timeout
         answered = set()
         for key, reply in replies.sweep(list(pending)):
             answered.add(key)
             yield pending[key], reply
         pending = {key: node for key, node in pending.items() if key not in answered}
         elapsed = clock.now() - start
-        if last_look or enough(elapsed):
+        if enough(elapsed) or last_looks > replies.failed:  # look again if the last one failed
             break
         if pending:  # poll often at the beginning and when few replies are missing
             pause = elapsed / 10 * len(pending) / len(messages)

@@ -26,17 +26,20 @@ MISSING_REASONS = {
     "did not finish": "incomplete",
     "nothing could be sent": "not_sent",
     "could not be read": "unreadable",
+    "the SuperLink could not be reached": "no_superlink",
 }
 REJECTED_REASONS = {
     "holds NaN or Inf": "not_finite",
     "answered twice": "answered_twice",
-    "unreadable": "unreadable",
     "could not be read": "unreadable",
+    "not read": "stopped_the_server",
     "is not a message": "unreadable",
     "was not sent completely": "incomplete",
     "describes its arrays": "too_large",
     "grows to more than": "too_large",
+    "has more than": "too_large",
     "has no arrays": "does_not_fit",
+    "has ": "too_large",  # too many parts
     "holds ": "does_not_fit",
     "lacks ": "does_not_fit",
     "'": "does_not_fit",  # the name of an array of the model

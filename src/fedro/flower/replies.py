@@ -76,10 +76,9 @@ def receive(
         elif node in reading.unread:
             received.reject(node, reading.unread[node])
         else:
-            reading.begin(node)
-            _read_one(received, node, rows[node], reply, take)
+            with reading.of(node):
+                _read_one(received, node, rows[node], reply, take)
         seen.add(node)
-    reading.clear()
     received.missing |= {node: received.silence for node in received.invited if node not in seen}
     return received
 
@@ -101,6 +100,8 @@ def _read_one(
             received.taken.add(node)
     except UnusableReply as reason:
         received.reject(node, one_line(str(reason)))
+    except MemoryError:  # perhaps the fault of another reply
+        received.missing[node] = "could not be read: the server has too little memory"
     except Exception as error:  # a client can send anything
         received.reject(node, f"could not be read: {one_line(error)}")
 

@@ -170,9 +170,10 @@ class SessionRecorder:
         if resume and (path / "run.json").exists():
             self.folder = RunFolder.resume(path, config, identity, may_differ=MAY_DIFFER, keep=keep)
         else:
+            if not (path / "run.json").exists():
+                for name in (DRAWS_FILE, READING_FILE):  # of an older run that was deleted
+                    (path / name).unlink(missing_ok=True)
             self.folder = RunFolder.create(path, config, identity, keep=keep)
-            for name in (DRAWS_FILE, READING_FILE):  # of an older run that was deleted
-                (path / name).unlink(missing_ok=True)
         try:
             self._start(self.folder)
         except BaseException:
@@ -213,9 +214,10 @@ class SessionRecorder:
             self.folder.checkpoint(state.round, state.tensors(), scalars)
             ledger = json.dumps(scalars["ledger"], indent=2) + "\n"
             write_atomically(self.folder.path / "ledger.json", ledger)
+            self.session.reading.forget_before(state.round)
             self._unsaved = None
 
-    def finish(self, plan: Plan, rule: Rule) -> str | None:
+    def finish(self, plan: Plan, rule: Rule, server_lr: float) -> str | None:
         """Write the model and the summary. The summary has the seed, which is no longer secret.
 
         Returns:
@@ -227,7 +229,11 @@ class SessionRecorder:
         arrays = self.session.layout.ndarrays(self.session.state.model)
         tensors = {name: torch.tensor(value) for name, value in arrays.items()}
         summary = summarize(
-            self.folder.rounds(), sampled=plan.sampled, tolerated=plan.tolerated, rule=rule
+            self.folder.rounds(),
+            sampled=plan.sampled,
+            tolerated=plan.tolerated,
+            rule=rule,
+            server_lr=server_lr,
         )
         seed = str(self.session.seed)  # as text: JSON readers round large numbers
         self.folder.finish(tensors, {**summary, "seed": seed})

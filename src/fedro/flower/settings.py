@@ -1,6 +1,7 @@
 """The arguments of the strategy, and how they are checked."""
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from logging import WARNING
 from pathlib import Path
@@ -36,13 +37,21 @@ class Quorum(NamedTuple):
     late: int
     seconds: float
 
-    def reached(self, draw: Draw, received: Received, seconds: float) -> bool:
+    def reached(self, draw: Draw, rule: Rule, received: Received, seconds: float) -> bool:
         """Whether the round can go on after so many seconds."""
-        needed = max(draw.sampled - self.late, 2 * draw.tolerated + 1)
+        needed = self.needed(draw, rule)
         if seconds < self.seconds or len(received.taken) < needed:
             return False
         received.silence = f"was late: after {self.seconds:g} s, {needed} replies were enough"
         return True
+
+    def needed(self, draw: Draw, rule: Rule) -> int:
+        """How many replies are enough for this draw and for the rule."""
+        for replies in range(max(draw.sampled - self.late, 2 * draw.tolerated + 1), draw.sampled):
+            with suppress(ValueError):  # the rule needs more
+                rule.kappa(replies, draw.tolerated)
+                return replies
+        return draw.sampled
 
 
 @dataclass(frozen=True, kw_only=True)

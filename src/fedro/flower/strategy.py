@@ -27,6 +27,7 @@ from fedro.flower.messaging import (
     NodeReply,
     ReplyLimits,
     by_claimed_source,
+    one_line,
     send_and_collect,
 )
 from fedro.flower.prometheus import RunMetrics, checked_port, serving
@@ -291,7 +292,7 @@ class FedRo(Strategy):
                 self._rounds(
                     grid, result, recorder, timeout, train_config, evaluate_config, evaluate_fn
                 )
-                problem = recorder.finish(s.plan, s.rule)
+                problem = recorder.finish(s.plan, s.rule, s.server_lr)
                 if problem is not None:
                     log(WARNING, "%s", problem)
         except BaseException as error:
@@ -377,7 +378,7 @@ class FedRo(Strategy):
         quorum, session = self.settings.quorum, self._running()
         if quorum is None or session.draw is None:
             return False
-        return quorum.reached(session.draw, session.received, seconds)
+        return quorum.reached(session.draw, self.settings.rule, session.received, seconds)
 
     def _evaluate(
         self,
@@ -404,6 +405,11 @@ class FedRo(Strategy):
     ) -> None:
         """Evaluate with the server's own data. This score replaces the one from the clients."""
         metrics = None if evaluate_fn is None else evaluate_fn(server_round, result.arrays)
+        if metrics is not None and not isinstance(metrics, (MetricRecord, Mapping)):
+            raise ValueError(
+                f"evaluate_fn returned {one_line(repr(metrics), 60)}: it must return a "
+                "MetricRecord, as in MetricRecord({'accuracy': 0.9}), or None"
+            )
         if metrics is not None:
             log(INFO, "Global evaluation")
             log(INFO, "\t└──> MetricRecord: %s", metrics)

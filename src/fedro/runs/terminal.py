@@ -143,7 +143,7 @@ def _evaluations(evaluations: Mapping[str, Sequence[Evaluation]], width: int) ->
             spread = f"{_value(name, last.low)} – {_value(name, last.high)}"
         values = [evaluation.value for evaluation in series]
         latest = Text(_value(name, last.value), "bold")
-        table.add_row(_printable(name), latest, Text(spread), Text(sparkline(values, curve)))
+        table.add_row(Text(_printable(name)), latest, Text(spread), Text(sparkline(values, curve)))
     return table
 
 
