@@ -128,11 +128,27 @@ def test_errors(tmp_path: Path) -> None:
     result = suspects(folder_with(tmp_path / "older", older))
     assert result.exit_code == 2
     assert "older version of fedro" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda facts: facts.pop("cosine"),
+        lambda facts: facts["cosine"].pop(),
+        lambda facts: facts["cosine"].__setitem__(0, None),
+        lambda facts: facts["clients"].__setitem__(0, 10**12),
+        lambda facts: facts["clients"].__setitem__(0, -1),
+        lambda facts: facts["clients"].__setitem__(0, facts["clients"][1]),
+        lambda facts: facts.__setitem__("copies", [[1, 10**9]]),
+        lambda facts: facts.__setitem__("copies", 3),
+    ],
+)
+def test_damaged_evidence(tmp_path: Path, change) -> None:
     damaged = rounds_of(12)
-    del damaged[4]["evidence"]["cosine"]
+    change(damaged[4]["evidence"])
     result = suspects(folder_with(tmp_path / "damaged", damaged))
     assert result.exit_code == 2
-    assert "rounds.jsonl is damaged" in result.stderr
+    assert "round 4 of rounds.jsonl has no valid evidence" in result.stderr
 
 
 def test_a_recorded_run_from_end_to_end(tmp_path: Path) -> None:

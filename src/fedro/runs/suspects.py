@@ -65,18 +65,20 @@ def _rate(fdr: float | str | None, default: float) -> float:
 
 def _of_folder(path: Path, fdr: float | str | None) -> SuspectReport:
     run = read(path)
-    rate = _rate(fdr, run.config.get("fdr", DEFAULT_FDR))
     try:
-        lines = _with_evidence(run.rounds)
-        report = report_suspects(
-            lines, rate, nodes=node_ids(path), planned=run.config.get("byzantine", 0)
-        )
+        _with_evidence(run.rounds)
+        return suspects_in(path, run, fdr)
     except RunFolderError:
         raise
     except ValueError as error:
         raise RunFolderError(f"{path}: {error}") from None
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise RunFolderError(f"{path / 'rounds.jsonl'} is damaged: {error!r}") from None
+
+
+def suspects_in(path: Path, run: RecordedRun, fdr: float | str | None = None) -> SuspectReport:
+    """The report on a run that was read from this folder."""
+    rate = _rate(fdr, run.config.get("fdr", DEFAULT_FDR))
+    planned = run.config.get("byzantine", 0)
+    report = report_suspects(run.rounds, rate, nodes=node_ids(path), planned=planned)
     return replace(report, outlook=_outlook(run, report.at_least))
 
 

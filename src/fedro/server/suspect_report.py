@@ -31,6 +31,7 @@ from fedro.server.suspects import (
 
 DIRECTION, COPIES = "direction", "copies"  # why a client is suspect
 FIRST_LOOK = next_look(0)
+MAX_CLIENT = 10**7  # the sums have room for all clients up to the largest number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,13 @@ class ClientEvidence:
     def extreme(self) -> float:
         """The larger of the two |z|; 0 if the client cannot be judged."""
         return max(abs(self.z or 0.0), abs(self.recent_z or 0.0))
+
+    @property
+    def telling(self) -> tuple[float | None, float | None]:
+        """The slope and z over all rounds or over the last ones, whichever is more extreme."""
+        if abs(self.recent_z or 0.0) > abs(self.z or 0.0):
+            return self.recent_slope, self.recent_z
+        return self.slope, self.z
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +195,7 @@ class SuspectReport:
 
 def _row(client: ClientEvidence) -> list[str]:
     """A client as a row of the table. The more extreme of the two slopes is shown."""
-    recent = abs(client.recent_z or 0.0) > abs(client.z or 0.0)
-    slope, z = (client.recent_slope, client.recent_z) if recent else (client.slope, client.z)
+    slope, z = client.telling
     return [
         str(client.client),
         str(client.draws),
@@ -227,7 +234,7 @@ def replay(lines: Iterable[Mapping[str, Any]], fdr: float) -> Replay:
         if line.get("evidence") is None:
             continue
         last = int(line["round"])
-        evidence = after.add(RowFacts.from_dict(line["evidence"]))
+        evidence = after.add(checked_facts(line["evidence"], last))
         after = look_at(evidence, last, fdr)
         copying = np.append(copying, np.full(evidence.clients - copying.size, -1))
         if evidence.pairs.size:
@@ -239,6 +246,24 @@ def replay(lines: Iterable[Mapping[str, Any]], fdr: float) -> Replay:
         certain = certainly_byzantine(evidence.pairs, nobody)
         verdict = verdict._replace(by_direction=nobody, at_least=certain)
     return Replay(evidence, verdict, evidence.after_look(verdict.by_direction, last), copying)
+
+
+def checked_facts(values: Mapping[str, Any], round: int) -> RowFacts:
+    """The facts of a line, or an error if somebody has changed them."""
+    try:
+        facts = RowFacts.from_dict(values)
+        clients, copies = facts.clients, [client for group in facts.copies for client in group]
+        sizes = {part.shape for part in facts[:4]}
+        valid = sizes == {(np.unique(clients).size,)} and set(copies) <= set(clients.tolist())
+        valid &= bool(np.isfinite(facts.cosine).all() and (clients >= 0).all())
+        valid &= bool((clients <= MAX_CLIENT).all())
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"round {round} of rounds.jsonl has no valid evidence: {error!r}"
+        ) from None
+    if not valid:
+        raise ValueError(f"round {round} of rounds.jsonl has no valid evidence: put it back")
+    return facts
 
 
 def report_suspects(
@@ -255,6 +280,9 @@ def report_suspects(
         fdr: The rate of false discoveries.
         nodes: In a deployment, the id of the node behind each client.
         planned: b, the number of Byzantine clients that the run was planned for.
+
+    Raises:
+        ValueError: The evidence of a line is damaged.
     """
     lines = list(lines)
     result = replay(lines, fdr)
