@@ -56,6 +56,12 @@ class ClientEvidence:
         why: The reasons: "direction", "copies", both, or none.
         since: The round since which it is suspect without a break, counted from 0; or None.
         byzantine: In a simulation, whether the client is Byzantine; else None.
+
+    Example:
+        >>> import fedro
+        >>> report = fedro.suspects(list(fedro.run(fedro.Experiment(clients=12, rounds=3))))
+        >>> {client.flagged for client in report.clients}
+        {False}
     """
 
     client: int
