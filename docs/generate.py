@@ -77,6 +77,9 @@ API = {  # every name that users may rely on, by what it is for
         "sweep",
         "report.write_report",
         "report.ReportFiles",
+        "suspects",
+        "SuspectReport",
+        "ClientEvidence",
     ],
     "Deploy": ["flower.FedRo", "flower.TooFewRepliesError"],
     "The paper's formulas": [

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from fedro.planning import Outlook, Plan, SampleSize, Scenario, plan, scenarios
     from fedro.rules import RULES, Rule, parse_rule
     from fedro.rules.kappa_search import Found, WorstCase, search_kappa
+    from fedro.runs.suspects import suspects
     from fedro.server import Round
+    from fedro.server.suspect_report import ClientEvidence, SuspectReport
     from fedro.simulation.experiment import Experiment, read_experiment
     from fedro.simulation.loop import run
     from fedro.simulation.preparation import prepare
@@ -28,6 +30,7 @@ _HOME = {
     "ATTACKS": "attacks",
     "RULES": "rules",
     "Attack": "attacks",
+    "ClientEvidence": "server.suspect_report",
     "Examples": "data",
     "Experiment": "simulation.experiment",
     "Federation": "data",
@@ -38,6 +41,7 @@ _HOME = {
     "Rule": "rules",
     "SampleSize": "planning",
     "Scenario": "planning",
+    "SuspectReport": "server.suspect_report",
     "UserCodeError": "common.user_code",
     "WorstCase": "rules.kappa_search",
     "make_federation": "data",
@@ -51,12 +55,14 @@ _HOME = {
     "run_into": "simulation.recording",
     "scenarios": "planning",
     "search_kappa": "rules.kappa_search",
+    "suspects": "runs.suspects",
     "sweep": "simulation.sweeps",
 }
 __all__ = [
     "ATTACKS",
     "RULES",
     "Attack",
+    "ClientEvidence",
     "Examples",
     "Experiment",
     "Federation",
@@ -67,6 +73,7 @@ __all__ = [
     "Rule",
     "SampleSize",
     "Scenario",
+    "SuspectReport",
     "UserCodeError",
     "WorstCase",
     "__version__",
@@ -81,6 +88,7 @@ __all__ = [
     "run_into",
     "scenarios",
     "search_kappa",
+    "suspects",
     "sweep",
 ]
 

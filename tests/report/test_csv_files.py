@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # its tests train models or start processes
 def test_tables_hold_every_number(data: ReportData, runs: Path, tmp_path: Path) -> None:
     write_report([runs], tmp_path / "r.html", csv=tmp_path)
     table: dict[str, list[dict[str, str]]] = {}
-    for name in ("runs", "rounds", "clients", "unused_replies"):
+    for name in ("runs", "rounds", "clients", "unused_replies", "suspects"):
         with (tmp_path / f"{name}.csv").open(newline="") as file:
             table[name] = list(csv.DictReader(file))
     assert [len(table[name]) for name in ("runs", "rounds", "clients")] == [12, 48, 144]

@@ -53,7 +53,9 @@ def test_a_deployment_from_outside(path: Path) -> None:
         folder.append(deployed_line(0, tolerated=4, available=31, suspects=[7]))
         (path / "ledger.json").write_text(json.dumps(ledger))
         status = RunFollower(path).status()
-        folder.append(deployed_line(1, sampled=[], tolerated=None, void="too few online"))
+        folder.append(
+            deployed_line(1, sampled=[], tolerated=None, void="too few online", suspects=[])
+        )
         after = RunFollower(path).status().progress
     p = status.progress
     assert status.deployed

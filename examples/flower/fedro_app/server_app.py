@@ -40,6 +40,8 @@ def main(grid: Grid, context: Context) -> None:
         evaluate_clients=None if config["evaluate-every"] else 0,
         online_wait=number("online-wait", config["online-wait"], "seconds ≥ 0", lambda x: x >= 0),
         quarantine=count("quarantine", config["quarantine"], 0) or None,
+        exclude=str(config["exclude"]),
+        fdr=number("fdr", config["fdr"], "0 < fdr < 1", lambda x: 0 < x < 1),
         quorum=count("quorum", config["quorum"], 0) or None,
         quorum_after=float(config["quorum-after"]) if config["quorum"] else None,
         max_void_rounds=count("max-void-rounds", config["max-void-rounds"], 1),
@@ -49,6 +51,7 @@ def main(grid: Grid, context: Context) -> None:
     start = ArrayRecord(setup.build().state_dict())
     strategy.start(grid, start, num_rounds=e.rounds, timeout=timeout)
     log.info("The model is in %s. To see the run: fedro report %s", folder, folder)
+    log.info("To see who lies: fedro suspects %s", folder)
 
 
 def folder_of(text: str) -> Path:

@@ -15,6 +15,7 @@ from fedro.cli import (
     rollback,
     rules,
     run,
+    suspects,
     sweep,
     watch,
 )
@@ -23,7 +24,10 @@ from fedro.cli.common import app
 __all__ = ["app", "main"]
 
 # The order in `fedro --help` and in the reference.
-_COMMANDS = (plan, run, sweep, watch, report, rollback, data, rules, attacks, kappa, reproduce)
+_COMMANDS = (
+    *(plan, run, sweep, watch, suspects, report, rollback),
+    *(data, rules, attacks, kappa, reproduce),
+)
 _ORDER = [module.__name__ for module in _COMMANDS]
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.callback.__module__))
 

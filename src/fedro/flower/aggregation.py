@@ -14,6 +14,7 @@ from fedro.flower.messaging import NodeReply
 from fedro.flower.replies import Metrics, Received, metrics_of, receive, receive_updates
 from fedro.flower.session import Session
 from fedro.flower.settings import StrategySettings
+from fedro.flower.suspect_log import log_suspects
 from fedro.server import aggregate, timed
 
 
@@ -106,6 +107,7 @@ def aggregate_updates(
                 exclude_suspects=settings.config["exclude"] == "evidence",
                 fdr=settings.config["fdr"],
             )
+        record_evidence(session)
         session.metrics["train"] = robust_metrics(metrics.values(), session.draw.tolerated)
     session.end_round()
     if round_.void is not None:
@@ -124,6 +126,15 @@ def record_replies(settings: StrategySettings, session: Session, received: Recei
     for node in ledger.record_round(received, round_.round, settings.quarantine):
         times = ledger.nodes[node].rejections
         log(WARNING, "Node %d is not invited any more: %d replies rejected", node, times)
+
+
+def record_evidence(session: Session) -> None:
+    """Record and log whose updates were left out, and who is or is no longer suspect."""
+    ledger, round_ = session.ledger, session.current_round
+    for number, reason in round_.excluded.items():
+        log(INFO, "\t> left out: node %d (client %d): %s", ledger.node(number), number, reason)
+    new, cleared = ledger.record_evidence(round_)
+    log_suspects(session, new, cleared)
 
 
 def by_number(ledger: Ledger, received: Received) -> tuple[dict[int, str], dict[int, str]]:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fedro.flower.replies import Received
+from fedro.server import Round
 
 MAX_REASONS_PER_NODE = 20  # reasons may come from the node; they must not fill the disk
 
@@ -20,6 +21,8 @@ class NodeRecord:
         used: How many of its updates were used.
         missing: How often its reply was missing, by reason.
         rejected: How often its reply was rejected, by reason.
+        excluded: How often its update was left out because of the evidence, by reason.
+        suspect_since: The round since which the node is suspect, counted from 0, or None.
         quarantined: The round from which on the node is not invited any more, or None.
         evaluations: How often the node was invited to evaluate.
         unevaluated: How often such an evaluation could not be used, by reason.
@@ -31,6 +34,8 @@ class NodeRecord:
     used: int = 0
     missing: dict[str, int] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
+    excluded: dict[str, int] = field(default_factory=dict)
+    suspect_since: int | None = None
     quarantined: int | None = None
     evaluations: int = 0
     unevaluated: dict[str, int] = field(default_factory=dict)
@@ -83,6 +88,32 @@ class Ledger:
         for node in new:
             self.nodes[node].quarantined = round + 1
         return new
+
+    def node(self, number: int) -> int:
+        """The id of the node that has this number in rounds.jsonl."""
+        return next(node for node, record in self.nodes.items() if record.number == number)
+
+    def record_evidence(self, round_: Round) -> tuple[list[int], list[int]]:
+        """Record whose updates were left out, and who is suspect after this round.
+
+        Returns:
+            The nodes that are new suspects, and those that are not suspect any more. A void round
+            changes nothing.
+        """
+        nodes = {record.number: node for node, record in self.nodes.items()}
+        for number, reason in round_.excluded.items():
+            record = self.nodes[nodes[number]]
+            record.used -= 1
+            count_reason(record.excluded, reason)
+        if round_.evidence is None:
+            return [], []
+        before = {node for node, record in self.nodes.items() if record.suspect_since is not None}
+        now = {nodes[number] for number in round_.suspects}
+        for node in now - before:
+            self.nodes[node].suspect_since = round_.round
+        for node in before - now:
+            self.nodes[node].suspect_since = None
+        return sorted(now - before, key=self.number), sorted(before - now, key=self.number)
 
     def record_evaluation(self, received: Received) -> None:
         """Record an evaluation. It never puts a node into quarantine."""

@@ -142,7 +142,7 @@ class RunMetrics:
             self._seconds.labels(phase).set(seconds)
         self._record_replies(line)
         self._record_evaluation(line)
-        if "suspects" in line:
+        if "suspects" in line and line["void"] is None:  # a void round decides nothing
             self._set(fedro_suspects=len(line["suspects"] or ()))
 
     def _set_planned(self) -> None:

@@ -53,7 +53,7 @@ def log_quorum(settings: StrategySettings) -> None:
 
 
 def log_end(session: Session, result: Result, seconds: float) -> None:
-    """Log the metrics, the seed, which was secret until now, and whose replies were rejected."""
+    """Log the metrics, the seed, which was secret until now, rejected replies and suspects."""
     log(INFO, "")
     log(INFO, "Strategy execution finished in %.2fs", seconds)
     log(INFO, "The seed of the draws was %d; the run used %d draws", session.seed, session.draws)
@@ -67,3 +67,7 @@ def log_end(session: Session, result: Result, seconds: float) -> None:
             reasons = "; ".join(f"{times}× {why}" for why, times in record.rejected.items())
             text = "Node %d (client %d): %d of %d replies rejected: %s"
             log(WARNING, text, node, record.number, record.rejections, record.invited, reasons)
+    for node, record in session.ledger.nodes.items():
+        if record.suspect_since is not None:
+            text = "Node %d (client %d) is suspect since round %d; `fedro suspects` shows why"
+            log(WARNING, text, node, record.number, record.suspect_since + 1)

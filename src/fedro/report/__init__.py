@@ -51,8 +51,8 @@ def write_report(
         runs: Run folders, or folders that contain run folders at any depth.
         out: The HTML file to write, such as ``"report.html"``.
         png: A folder for the charts as PNG files. None writes no charts.
-        csv: A folder for ``runs.csv``, ``rounds.csv``, ``clients.csv`` and
-            ``unused_replies.csv``. None writes no tables.
+        csv: A folder for ``runs.csv``, ``rounds.csv``, ``clients.csv``,
+            ``unused_replies.csv`` and ``suspects.csv``. None writes no tables.
 
     Returns:
         The written files, the page first, and notes about the runs that a reader should know.

@@ -32,6 +32,7 @@ class Trace:
     high: Numbers | None = None
     measure: str = ""  # what is drawn, where the name alone does not say it
     text: Sequence[str] | None = None  # shown when the pointer is over a point
+    crosses: bool = False  # points as larger crosses
 
 
 @dataclass(frozen=True)

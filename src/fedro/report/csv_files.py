@@ -1,6 +1,7 @@
-"""The runs as CSV files: one line for each run, round, client, or reply that was not used."""
+"""The runs as CSV files: one line for each run, round, client, reply not used, or client judged."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 from fedro.common.text import csv_table
@@ -8,6 +9,7 @@ from fedro.report.events import UnusedReply, unused_replies
 from fedro.report.run_data import SCORES, RoundData, RunData
 from fedro.report.sampling import SamplingGroup
 from fedro.report.series import ReportData
+from fedro.server.suspect_report import ClientEvidence
 
 CsvRow = Mapping[str, Any]
 
@@ -31,7 +33,18 @@ def csv_files(data: ReportData) -> dict[str, str]:
             ),
             ("folder", *UnusedReply._fields),
         ),
+        "suspects.csv": csv_table(
+            (row for run in data.runs for row in _suspect_rows(run)),
+            ("folder", "seed", *(field.name for field in fields(ClientEvidence))),
+        ),
     }
+
+
+def _suspect_rows(run: RunData) -> Iterator[CsvRow]:
+    """What the run shows of each client that was drawn; lists are joined by spaces."""
+    for client in () if run.suspects is None else run.suspects.clients:
+        lists = {"partners": " ".join(map(str, client.partners)), "why": " ".join(client.why)}
+        yield {"folder": run.path, "seed": run.seed, **vars(client), **lists}
 
 
 def _run_row(series: str, run: RunData) -> CsvRow:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedro.common.text import counted
-from fedro.report import curves, events, results, sampling
+from fedro.report import curves, events, results, sampling, suspicion
 from fedro.report.chart import Chart, HeatMap, Section, TextTable, Trace, max_points, thin_sections
 from fedro.report.plotly_charts import THEMES, plotly_panels
 from fedro.report.run_data import RunData
@@ -33,6 +33,7 @@ SECTIONS = (  # in the order of the page
     curves.loss_section,
     curves.backdoor_section,
     sampling.byzantine_section,
+    suspicion.suspects_section,
     curves.kappa_section,
     events.replies_section,
     events.attack_choices_section,
@@ -193,6 +194,8 @@ def _swatch(trace: Trace) -> str:
             f'<line x1="0" y1="6" x2="26" y2="6" stroke="{color}" stroke-width="2.5" '
             f'stroke-dasharray="{DASHES[trace.dash]}"/>'
         )
+    elif trace.crosses:
+        shape = f'<path d="M8 1 18 11M18 1 8 11" stroke="{color}" stroke-width="3.5"/>'
     elif trace.kind == "points":
         shape = f'<circle cx="13" cy="6" r="4.5" fill="{color}"/>'
     else:

@@ -128,7 +128,8 @@ def _plotly_traces(trace: Trace, panel: Panel) -> list[dict[str, Any]]:
 
 def _line_or_markers(trace: Trace) -> dict[str, Any]:
     if trace.kind == "points":
-        return {"mode": "markers", "marker": {"size": 6, "opacity": 0.75}}
+        cross = {"symbol": "x", "size": 9} if trace.crosses else {"size": 6}
+        return {"mode": "markers", "marker": {**cross, "opacity": 0.75}}
     if trace.kind == "area":
         return {"mode": "lines", "line": {"shape": "hvh", "width": 0.5}, "stackgroup": "all"}
     known = sum(value is not None for value in trace.y)
@@ -149,7 +150,8 @@ def _band(trace: Trace, common: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _hover(trace: Trace, panel: Panel) -> str:
     if trace.text is not None:
-        return "round %{x}: %{text}<extra></extra>"
+        where = "round %{x}: " if panel.x.title.startswith("round") else ""
+        return f"{where}%{{text}}<extra></extra>"
     form = ".1%" if panel.y.percent else ".4g"
     along, value = ("y", f"x:{form}") if panel.horizontal else ("x", f"y:{form}")
     name = escape_markup(f"{trace.name}, {trace.measure}" if trace.measure else trace.name)

@@ -85,7 +85,8 @@ def _handle(trace: Trace) -> Line2D | Patch:
     if trace.kind in ("bars", "area"):
         return Patch(color=color, label=label)
     if trace.kind == "points":
-        return Line2D([], [], color=color, marker="o", ls="", ms=4, label=label)
+        marker = "X" if trace.crosses else "o"
+        return Line2D([], [], color=color, marker=marker, ls="", ms=4, label=label)
     return Line2D([], [], color=color, ls=DASHES[trace.dash], label=label)
 
 
@@ -124,7 +125,8 @@ def _draw_trace(axes: Axes, trace: Trace, panel: Panel) -> None:
     x: list[Any] = list(trace.x)
     y = [math.nan if v is None else names[v] if isinstance(v, str) else v for v in trace.y]
     if trace.kind == "points":
-        axes.plot(x, y, "o", ms=3, alpha=0.75, color=_color(trace), mec="none")
+        shape, size = ("X", 5) if trace.crosses else ("o", 3)
+        axes.plot(x, y, shape, ms=size, alpha=0.75, color=_color(trace), mec="none")
         return
     known = sum(not math.isnan(value) for value in y)
     marker = "o" if known <= MAX_MARKERS and trace.color >= 0 else None

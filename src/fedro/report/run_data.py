@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fedro.data.federation import describe_data
-from fedro.runs import RunFolderError, read, read_run_json
+from fedro.runs import RecordedRun, RunFolderError, read, read_run_json
+from fedro.runs.suspects import suspects_in
+from fedro.server.suspect_report import SuspectReport
 from fedro.simulation.experiment import Experiment
 
 RUN_FILES = ("run.json", "rounds.jsonl", "summary.json")  # any of them marks a run folder
@@ -59,6 +61,7 @@ class RunData:
     problem: str | None  # why the run has come to nothing although it is finished
     examples: list[int] | None  # training examples of each client, where recorded
     data: str | None  # the task, the number of classes and of examples, where recorded
+    suspects: SuspectReport | None  # who lies; None without evidence, as in older runs
 
     @property
     def deployed(self) -> bool:
@@ -146,7 +149,15 @@ def _run(path: Path) -> RunData:
         problem=_text(summary.get("problem")),
         examples=None if examples is None else [int(size) for size in examples],
         data=_data(summary),
+        suspects=_suspects(path, recorded),
     )
+
+
+def _suspects(path: Path, recorded: RecordedRun) -> SuspectReport | None:
+    """Who lies, if the run has any evidence of it."""
+    if all(line.get("evidence") is None for line in recorded.rounds):
+        return None
+    return suspects_in(path, recorded)
 
 
 def _data(summary: Mapping[str, Any]) -> str | None:

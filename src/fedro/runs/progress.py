@@ -114,7 +114,7 @@ class Progress:
         tolerated = line.get("tolerated")
         self.tolerated_now = self.tolerated if tolerated is None else int(tolerated)
         self.available = line.get("available")
-        if "suspects" in line:
+        if "suspects" in line and line["void"] is None:  # a void round decides nothing
             self.suspects = [str(client) for client in line["suspects"] or ()]
         self._recent.append(sum(line["seconds"].values()))
         self.seconds += self._recent[-1]

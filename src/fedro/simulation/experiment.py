@@ -19,7 +19,7 @@ NotNegative = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False, strict=
 KEY_GROUPS = {
     "Data and model": ("dataset", "partition", "model"),
     "Clients and attack": ("clients", "byzantine", "attack"),
-    "Aggregation": ("rule", "root"),
+    "Aggregation": ("rule", "root", "exclude", "fdr"),
     "Plan": ("sampled", "tolerated", "confidence", "bound"),
     "Training": (
         *("rounds", "local_steps", "batch_size", "client_lr", "server_lr"),
