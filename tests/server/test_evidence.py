@@ -64,7 +64,15 @@ def test_a_zero_aggregate_and_zero_rows_say_nothing():
     updates[[1, 4]] = 0
     facts = observed(updates)
     assert facts.cosine[[1, 4]].tolist() == [0, 0]
-    assert facts.copies == [[101, 104]]
+    assert facts.copies == []
+
+
+def test_far_rows_do_not_make_honest_ones_copies():
+    """Twenty Byzantine rows are a million times as long as the others."""
+    for seed in range(30):
+        updates = rows(46, d=50, seed=seed)
+        updates[:20] *= 1e6
+        assert observed(updates).copies == []
 
 
 def test_copies_are_found_and_nothing_else():

@@ -25,13 +25,14 @@ def updates(n=12):
     return torch.tensor(np.random.default_rng(0).normal(size=(n, 50)), dtype=torch.float32)
 
 
+RULE = fedro.parse_rule("nnm | trimmed_mean")
 CLIENTS = np.arange(12) + 5  # row i is from client i + 5
 
 
 def test_flagged_clients_and_copies_are_left_out():
     x = updates()
     x[[2, 9]] = x[0].clone()
-    rows, reasons = exclude(x, np.arange(12), CLIENTS, evidence_with([8, 12]), 2)
+    rows, reasons = exclude(x, np.arange(12), CLIENTS, evidence_with([8, 12]), RULE, 2)
     assert rows.tolist() == [0, 1, 4, 5, 6, 8, 10, 11]
     assert reasons == {
         7: "a copy of client 5",
@@ -44,7 +45,7 @@ def test_flagged_clients_and_copies_are_left_out():
 def test_one_row_of_a_group_of_copies_stays_whoever_is_copied():
     x = updates()
     x[[2, 9]] = x[5].clone()  # the victim is client 10
-    rows, _ = exclude(x, np.arange(12), CLIENTS, Evidence(), 2)
+    rows, _ = exclude(x, np.arange(12), CLIENTS, Evidence(), RULE, 2)
     kept = [row for row in (2, 5, 9) if row in rows]
     assert len(kept) == 1
     assert torch.equal(x[kept[0]], x[5])
@@ -54,16 +55,25 @@ def test_one_row_of_a_group_of_copies_stays_whoever_is_copied():
 def test_exclusion_yields_before_the_guarantee(tolerated, left):
     """The most extreme are left out first."""
     flagged = [6, 8, 10, 12]  # of slopes −1 to −4
-    rows, reasons = exclude(updates(), np.arange(12), CLIENTS, evidence_with(flagged), tolerated)
+    rows, reasons = exclude(
+        updates(), np.arange(12), CLIENTS, evidence_with(flagged), RULE, tolerated
+    )
     assert rows.size == left >= 2 * tolerated + 1
     assert list(reasons) == [12, 10, 8, 6][: 12 - left]
 
 
+def test_a_rule_that_needs_more_rows_keeps_them():
+    rows, reasons = exclude(
+        updates(), np.arange(12), CLIENTS, evidence_with([6, 8, 10]), fedro.parse_rule("bulyan"), 2
+    )
+    assert (rows.size, list(reasons)) == (11, [10])  # Bulyan needs 4b̂ + 3
+
+
 def test_unknown_clients_and_no_room_are_fine():
     few = evidence_with([1], clients=6)
-    rows, reasons = exclude(updates(), np.arange(12), CLIENTS, few, 2)
+    rows, reasons = exclude(updates(), np.arange(12), CLIENTS, few, RULE, 2)
     assert (rows.size, reasons) == (12, {})
-    rows, reasons = exclude(updates(), np.arange(4), CLIENTS, evidence_with([5, 6]), 2)
+    rows, reasons = exclude(updates(), np.arange(4), CLIENTS, evidence_with([5, 6]), RULE, 2)
     assert (rows.size, reasons) == (4, {})
 
 

@@ -7,7 +7,8 @@ clients agree in it. A client's *slope* is the regression of its cosines on c: a
 that agrees as the others do, 0 for one that sends noise, negative for one that works against them,
 and well above 1 for one that imitates the average. Rounds in which clients agree more count more.
 
-Two clients with data of their own never send the same update, so of two copies one is a lie.
+Two clients with data of their own never send the same update (except zeros), so of two copies one
+is a lie.
 
 `fedro.server.suspects` decides from these sums who is suspect.
 """
@@ -26,7 +27,7 @@ from fedro.server.scores import Ids
 
 Floats = NDArray[np.float64]
 COSINE_DECIMALS = 4  # rounded before they are summed, so rounds.jsonl gives the same sums
-COPY_TOLERANCE = 1e-6  # of the median squared distance between rows
+COPY_TOLERANCE = 1e-6  # of the squared length, and of the squared distance to other rows
 SIMILAR = 0.01  # of the usual difference: rows that may be copies
 OTHER_ROWS = 6  # with which they are compared
 LOOKS = (10, 15, 22, 33, 50, 75)  # decisions are made after so many rounds,
@@ -103,7 +104,8 @@ def copy_groups(updates: Tensor, rows: Ids, facts: kernels.Facts) -> list[Ids]:
     """Groups of rows that are copies of each other, as places in `rows`.
 
     Copies have nearly the same length and the same product with any vector, so only such rows are
-    compared with each other, and with some others, to know how far apart rows are.
+    compared with each other, and with some others, to know how far apart rows are. Rows of zeros
+    are no copies: a client may have learned nothing.
 
     Args:
         updates: The matrix of updates (n̂, d).
@@ -116,8 +118,9 @@ def copy_groups(updates: Tensor, rows: Ids, facts: kernels.Facts) -> list[Ids]:
         while group.size > 1 and others.size:
             compared = rows[np.concatenate([group, others])]
             gaps = kernels.facts(updates, updates[rows[group[0]]], rows=compared).gaps
-            copies = gaps[: group.size] <= COPY_TOLERANCE * np.median(gaps[group.size :])
-            if copies.sum() > 1 and gaps[group.size :].any():
+            usual = min(facts.squared[group[0]], gaps[group.size :].min())
+            copies = gaps[: group.size] <= COPY_TOLERANCE * usual
+            if copies.sum() > 1 and usual > 0:
                 found.append(group[copies])
             copies[0] = True  # it has been compared with all others
             group = group[~copies]

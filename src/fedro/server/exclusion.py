@@ -1,32 +1,36 @@
 """Leave out the rows of suspects before the rule sees them. The tolerance b̂ stays as it is."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 from torch import Tensor
 
 from fedro import kernels
+from fedro.rules import Rule
 from fedro.server.evidence import Evidence, copy_groups
 from fedro.server.scores import Ids
 
 
 def exclude(
-    updates: Tensor, rows: Ids, clients: Ids, evidence: Evidence, tolerated: int
+    updates: Tensor, rows: Ids, clients: Ids, evidence: Evidence, rule: Rule, tolerated: int
 ) -> tuple[Ids, dict[int, str]]:
     """The rows to aggregate, and the clients that are left out, with the reason.
 
     Of each group of copies one row is kept, so nobody can have an honest client excluded by copying
     it. Then the rows of clients that are flagged for their direction are left out, the most extreme
-    first. At least 2b̂ + 1 rows always stay: exclusion yields, not the guarantee.
+    first. As many rows stay as the rule needs, at least 2b̂ + 1: exclusion yields, the guarantee
+    does not.
 
     Args:
         updates: The matrix of updates (n̂, d), without statistics.
         rows: The rows that can be used.
         clients: The client of each row of the matrix (n̂,).
         evidence: The evidence of the rounds before.
+        rule: The rule that will aggregate the rows.
         tolerated: b̂.
     """
-    room = rows.size - (2 * tolerated + 1)
+    room = rows.size - fewest_rows(rule, rows.size, tolerated)
     if room <= 0:
         return rows, {}
     facts = kernels.facts(updates, updates[rows[0]], rows=rows)
@@ -42,6 +46,15 @@ def exclude(
     return kept, left_out
 
 
+def fewest_rows(rule: Rule, rows: int, tolerated: int) -> int:
+    """How many of the rows the rule needs to tolerate b̂ Byzantine ones."""
+    for fewer in range(2 * tolerated + 1, rows):
+        with suppress(ValueError):
+            rule.kappa(fewer, tolerated)
+            return fewer
+    return rows
+
+
 def copies_of_others(groups: Sequence[Ids]) -> dict[int, str]:
     """All but the first client of each group of copies, with the reason."""
     return {
@@ -52,11 +65,18 @@ def copies_of_others(groups: Sequence[Ids]) -> dict[int, str]:
 
 
 def flagged_clients(evidence: Evidence, clients: Ids) -> list[int]:
-    """The flagged ones among these clients; those with the lowest slope first."""
+    """The flagged ones among these clients, those whose slope is furthest from the usual first."""
     known = clients[clients < evidence.clients]
     flagged = known[evidence.flagged[known] >= 0]
     signal, agreement = evidence.total[1, flagged], evidence.total[2, flagged]
     slopes = agreement / np.maximum(signal, np.finfo(float).tiny)
-    extreme = -np.abs(slopes - 1.0)
+    extreme = -np.abs(slopes - usual_slope(evidence))
     order: list[int] = flagged[np.lexsort((flagged, extreme))].tolist()
     return order
+
+
+def usual_slope(evidence: Evidence) -> float:
+    """The median slope of the clients that are not flagged; 1 if there is none."""
+    signal, agreement = evidence.total[1:3, evidence.flagged < 0]
+    slopes = agreement[signal > 0] / signal[signal > 0]
+    return float(np.median(slopes)) if slopes.size else 1.0

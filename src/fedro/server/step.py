@@ -159,11 +159,12 @@ def aggregate(
         The aggregate, or None if the round is void.
     """
     state, rows, trained = round_.state, usable, updates[:, : layout.trained]
+    round_.suspects = suspects(state.evidence)  # also if the round will be void
     if starts_from_last(rule):
         reference = state.previous
     if exclude_suspects:
         evidence, clients = state.evidence, round_.sampled
-        rows, round_.excluded = exclude(trained, usable, clients, evidence, tolerated)
+        rows, round_.excluded = exclude(trained, usable, clients, evidence, rule, tolerated)
     model, aggregated, void = step(
         state.model,
         updates,

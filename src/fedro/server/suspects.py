@@ -35,6 +35,7 @@ from fedro.server.scores import Ids
 
 Bools = NDArray[np.bool_]
 DEFAULT_FDR = 0.05
+CONFIDENCE = 0.95  # of the number of clients that are at least Byzantine
 MIN_DRAWS = 3  # before a client is judged
 MIN_CLIENTS = 8  # that can be judged, or there is no null distribution
 MATERIAL = 0.2  # of the median: the smallest scale of slopes
@@ -95,15 +96,21 @@ def judge(evidence: Evidence, fdr: float = DEFAULT_FDR, look: int | None = None)
         look: Which look this is, counted from 1; by default the next one of the evidence.
     """
     number = evidence.looks + 1 if look is None else look
-    level = fdr * 6 / (math.pi * number) ** 2 / 2
+    level = fdr * spent(number) / 2
     before = evidence.flagged >= 0
     total = by_direction(evidence.total, level, before, MAX_NOISE_TOTAL)
     recent = by_direction(evidence.recent, level, before, MAX_NOISE_RECENT)
-    strict = by_direction(evidence.total, 0.05 / 2, before, MAX_NOISE_TOTAL, bonferroni=True)
+    certain_level = (1 - CONFIDENCE) * spent(number)
+    strict = by_direction(evidence.total, certain_level, before, MAX_NOISE_TOTAL, bonferroni=True)
     copies = by_copies(evidence)
     certain = certainly_byzantine(evidence.pairs, strict.flagged)
     flagged = total.flagged | recent.flagged
     return Verdict(total.slopes, recent.slopes, flagged, copies, certain)
+
+
+def spent(look: int) -> float:
+    """The share of the rate that a look spends; the shares of all looks add up to 1."""
+    return 6 / (math.pi * look) ** 2
 
 
 class Outliers(NamedTuple):
