@@ -28,7 +28,8 @@ Floats = NDArray[np.float64]
 COSINE_DECIMALS = 4  # rounded before they are summed, so rounds.jsonl gives the same sums
 COPY_TOLERANCE = 1e-6  # of the median squared distance between rows
 OTHER_ROWS = 6  # with which candidates for copies are compared
-FIRST_LOOK, LOOK_GROWTH = 10, 1.5  # decisions are made after 10, 15, 22, 33, … rounds
+LOOKS = (10, 15, 22, 33, 50, 75)  # decisions are made after so many rounds,
+LOOK_INTERVAL = 32  # and then at this interval
 
 
 class RowFacts(NamedTuple):
@@ -231,7 +232,9 @@ class Evidence:
 
 def next_look(looks: int) -> int:
     """After how many rounds the next decision is due, if there were so many before."""
-    return int(FIRST_LOOK * LOOK_GROWTH**looks)
+    if looks < len(LOOKS):
+        return LOOKS[looks]
+    return LOOKS[-1] + LOOK_INTERVAL * (looks + 1 - len(LOOKS))
 
 
 def widened(sums: Floats, clients: int) -> Floats:

@@ -11,10 +11,10 @@ a client with fewer draws or less agreement than the median client. The p-values
 distribution, both tails, go through the procedure of Benjamini and Hochberg. What it flags is left
 out when the median and the scale are estimated again, until nothing changes.
 
-**Repeated looks.** Decisions are made after 10, 15, 22, 33, … rounds. The j-th look spends
-6/(π²j²) of the rate, so all looks together spend it once. Half of it goes to all rounds, half to
-the last two intervals between looks, in which a client that was honest for long and then turned
-shows earlier.
+**Repeated looks.** Decisions are made after 10, 15, 22, 33, 50 and 75 rounds, and then every 32
+rounds. The j-th look spends 6/(π²j²) of the rate, so all looks together spend it once. Half of it
+goes to all rounds, half to the last two intervals between looks, in which a client that was honest
+for long and then turned shows earlier.
 
 **Copies.** Clients that often send the same update as two or more others are suspects as well. Of
 clients that are all copies of each other at most one is honest: the one that was copied. It is
