@@ -59,6 +59,7 @@ API = {  # every name that users may rely on, by what it is for
         "attacks.poison",
         "attacks.silence",
         "attacks.train",
+        "attacks.wait",
         "attacks.View",
     ],
     "Data": ["make_federation", "data.from_clients", "Federation", "Examples"],

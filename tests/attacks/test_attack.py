@@ -52,6 +52,12 @@ def test_what_each_attack_knows() -> None:
         ("sign_flip | takeover", False),
         ("silent", False),
         ("nan", False),
+        ("patient | sign_flip", True),  # while they wait
+        ("sign_flip | patient | foe", False),
+        ("noisy", True),
+        ("sign_flip | noisy", False),
+        ("framing", True),  # while the victim is not sampled
+        ("below_the_line", True),
     ],
 )
 def test_who_trains(text: str, trains: bool) -> None:
@@ -126,6 +132,11 @@ def test_texts() -> None:
         ("gauss", "gauss needs std"),
         ("gauss(std=-1.0)", "must be at least 0"),
         ("mimic(warmup=0)", "must be at least 1"),
+        ("patient(until=-1)", "must be at least 0"),
+        ("noisy(std=-0.1)", "must be at least 0"),
+        ("framing(victim=-1)", "must be at least 0"),
+        ("below_the_line(keep=0.0)", "must be more than 0 and at most 1"),
+        ("below_the_line(keep=1.5)", "must be more than 0 and at most 1"),
         ("takeover(at='mor')", "takeover(at='mor'): at must be 'more' or 'reach'"),
         ("alie(sign=2)", "alie(sign=2): sign must be 1 or -1"),
         ("", "cannot read the attack"),

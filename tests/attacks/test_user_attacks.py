@@ -9,7 +9,7 @@ import fedro
 from fedro.attacks import HiddenError
 
 MODULE = '''
-from fedro.attacks import Forged, forge, poison, silence, train
+from fedro.attacks import Forged, forge, poison, silence, train, wait
 
 def fail():
     return 1 / 0
@@ -46,6 +46,11 @@ def silences(view):
     """Fail."""
     fail()
 
+@wait()
+def waits(round):
+    """Fail."""
+    fail()
+
 @poison(trigger=lambda examples, classes: fail())
 def triggers(examples, classes, rng):
     """A backdoor that fails."""
@@ -77,7 +82,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: None) -> Path
 
 
 def test_every_hook(module: Path) -> None:
-    hooks = {"forges", "generates", "writes", "poisons", "trains", "silences"}
+    hooks = {"forges", "generates", "writes", "poisons", "trains", "silences", "waits"}
     for name in (*sorted(hooks), "triggers"):
         with pytest.raises(fedro.UserCodeError) as raised:
             run(f"broken_attacks:{name}")

@@ -50,7 +50,7 @@ def train(message, context):
     job = make_job(
         setup,
         0,
-        lambda: client_examples(setup, number, bad),
+        lambda: client_examples(setup, number, setup.attack if bad else None),
         "batches",
         config["server-round"] - 1,
         number,

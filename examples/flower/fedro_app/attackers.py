@@ -67,13 +67,13 @@ def parse_lone_attack(text: str) -> Attack:
     )
 
 
-def fail(kind: str | None, config: Config) -> None:
+def fail(kind: str | None, round: int, config: Config) -> None:
     """Raise, crash, or stay silent until the server has stopped waiting."""
     if kind == "raise":
         raise RuntimeError("this client is told to fail")
     if kind == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
-    if kind and kind not in FAILURES and "silence" in parse_lone_attack(kind).hooks:
+    if kind and kind not in FAILURES and "silence" in parse_lone_attack(kind).at(round).hooks:
         time.sleep(1.2 * float(config["timeout"]))
         raise TimeoutError("this client is told to be silent")
 

@@ -30,10 +30,10 @@ def train(message: Message, context: Context) -> Message:
     config = message.content["config"]
     round, lr = int(config["server-round"]) - 1, float(config["lr"])
     setup, client, attack = identify(context, round)
-    fail(attack, context.run_config)
+    fail(attack, round, context.run_config)
     model, start = received(setup, message)
     examples = setup.federation.train(client)
-    forger = parse_lone_attack(attack) if attack and attack not in FAILURES else None
+    forger = parse_lone_attack(attack).at(round) if attack and attack not in FAILURES else None
     if forger is not None:
         rng = stream(setup.experiment.seed, "poison", client)
         examples = forger.poison(examples, setup.federation.classes, rng)
@@ -58,7 +58,7 @@ def evaluate_(message: Message, context: Context) -> Message:
     """Loss and accuracy on this client's test data. An attacker claims that everything is wrong."""
     round = int(message.content["config"]["server-round"]) - 1
     setup, client, attack = identify(context, round)
-    fail(attack, context.run_config)
+    fail(attack, round, context.run_config)
     model, weights = received(setup, message)
     x, y = (part.to(setup.device) for part in setup.federation.test(client))
     claimed: dict[str, float] = {"num-examples": len(y)}

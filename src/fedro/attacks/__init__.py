@@ -4,8 +4,9 @@
     attack = sign_flip() | takeover(at="reach")                 # objects
     attack.forge(view).write(updates, view.byzantine)
 
-A new attack is one function with `@poison(…)`, `@train(…)`, `@forge(…)` or `@silence(…)` above it.
-The parser, the command line, the docs and the tests find it in the table `ATTACKS`.
+A new attack is one function with `@poison(…)`, `@train(…)`, `@forge(…)`, `@silence(…)` or
+`@wait(…)` above it. The parser, the command line, the docs and the tests find it in the table
+`ATTACKS`.
 """
 
 from fedro.attacks.attack import Attack, parse_attack
@@ -15,7 +16,7 @@ from fedro.attacks.forging import alie, foe, gauss, huge, inf, nan, none, scalin
 from fedro.attacks.mimicry import mimic
 from fedro.attacks.participation import silent, silent_when_weak, takeover
 from fedro.attacks.poisoning import backdoor, constrain, label_flip
-from fedro.attacks.registration import AttackFactory, forge, poison, silence, train
+from fedro.attacks.registration import AttackFactory, forge, poison, silence, train, wait
 from fedro.attacks.table import ATTACKS, AttackEntry
 from fedro.attacks.tailored import (
     agr_tailored,
@@ -26,6 +27,7 @@ from fedro.attacks.tailored import (
     optimal_foe,
     worst,
 )
+from fedro.attacks.unflagged import below_the_line, framing, noisy, patient
 from fedro.attacks.view import HiddenError, View, visible
 from fedro.common.options import (
     ABOVE_ZERO,
@@ -55,9 +57,11 @@ __all__ = [
     "ambush",
     "at_least",
     "backdoor",
+    "below_the_line",
     "constrain",
     "foe",
     "forge",
+    "framing",
     "gauss",
     "huge",
     "inf",
@@ -66,10 +70,12 @@ __all__ = [
     "min_max",
     "min_sum",
     "nan",
+    "noisy",
     "none",
     "optimal_alie",
     "optimal_foe",
     "parse_attack",
+    "patient",
     "poison",
     "scaling",
     "sign_flip",
@@ -79,6 +85,7 @@ __all__ = [
     "takeover",
     "train",
     "visible",
+    "wait",
     "worst",
     "zero",
 ]

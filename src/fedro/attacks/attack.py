@@ -1,8 +1,9 @@
-"""An attack: stages joined by ``|``, each with a hook: poison, train, forge or silence."""
+"""An attack: stages joined by ``|``, each with a hook: wait, poison, train, forge or silence."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
@@ -77,7 +78,7 @@ class Attack:
 
     @property
     def hooks(self) -> frozenset[str]:
-        """The hooks that the stages use: "poison", "train", "forge", "silence"."""
+        """The hooks that the stages use: "wait", "poison", "train", "forge", "silence"."""
         return frozenset(entry.hook for entry in self.entries)
 
     @property
@@ -88,12 +89,50 @@ class Attack:
 
     @property
     def trains(self) -> bool:
-        """Whether Byzantine clients train: their trained update is sent, or a stage uses it."""
-        replaced = any(entry.replaces for entry in self.entries)
-        return not replaced or "own update" in self.knows
+        """Whether Byzantine clients train in some round: they send their update or a stage uses it.
+
+        ``attack.at(round).trains`` tells it for one round.
+        """
+        always = takewhile(lambda entry: entry.hook != "wait", self.entries)
+        return not any(entry.replaces for entry in always) or "own update" in self.knows
+
+    def at(self, round: int) -> "Attack":
+        """Return what the Byzantine clients do in a round.
+
+        A stage that waits holds back all stages after it. `forge` and `silent` take account of it;
+        for `poison`, `restraint` and `trains`, ask the attack of the round.
+
+        Args:
+            round: Number of the round, from 0.
+
+        Returns:
+            The stages that act in this round; the attack `none` if there are none.
+
+        Raises:
+            UserCodeError: A stage of your own failed.
+
+        Example:
+            >>> attack = parse_attack("label_flip | patient(until=10) | sign_flip")
+            >>> str(attack.at(9)), str(attack.at(10))
+            ('label_flip', 'label_flip | sign_flip')
+        """
+        if "wait" not in self.hooks:
+            return self
+        acting: list[Stage] = []
+        for stage, entry in zip(self.stages, self.entries, strict=True):
+            if entry.hook != "wait":
+                acting.append(stage)
+                continue
+            with entry.user_code("attack"):
+                waits = bool(entry.function(round, **stage.options))
+            if waits:
+                break
+        return Attack(tuple(acting) or (Stage("none", {}),))
 
     def poison(self, examples: E, classes: int, rng: np.random.Generator) -> E:
         """Return what a Byzantine client trains on; each stage changes the result of the last.
+
+        All poisoning stages apply; ``attack.at(round)`` has those of one round.
 
         Args:
             examples: The client's training examples; they are not modified.
@@ -150,8 +189,8 @@ class Attack:
     def forge(self, view: View) -> Forged:
         """Return what the Byzantine clients send in a round.
 
-        Each stage overrides what the stages before it send. A stage that knows the honest updates
-        sends zeros if no honest update is finite.
+        Each stage overrides what the stages before it send. If no honest update is finite, a stage
+        that knows the honest updates sends zeros, or nothing if it may leave messages as they are.
 
         Args:
             view: The round. Each stage sees the part of it that it declares to know.
@@ -167,10 +206,10 @@ class Attack:
         sent = view.forged
         if not len(view.byzantine):
             return sent
-        for stage, entry in self._with("forge"):
+        for stage, entry in self.at(view.round)._with("forge"):
             needs_honest = "honest updates" in entry.knowledge(stage.options)
             if needs_honest and not view.any_honest_finite:
-                result: Any = view.full(0.0)
+                result: Any = view.full(0.0) if entry.replaces else None
             else:
                 with (guard := entry.user_code("attack", HiddenError)):
                     result = entry.function(_restricted(view, stage, entry, sent), **stage.options)
@@ -194,7 +233,7 @@ class Attack:
             ValueError: A stage lets clients reply although it is registered with replaces=True.
         """
         mask = np.zeros(len(view.byzantine), dtype=bool)
-        for stage, entry in self._with("silence"):
+        for stage, entry in self.at(view.round)._with("silence"):
             restricted = _restricted(view, stage, entry, view.forged)
             with entry.user_code("attack", HiddenError):
                 silent = entry.function(restricted, **stage.options)
@@ -226,8 +265,8 @@ def find_attack(name: str) -> AttackEntry:
     entry = getattr(load(name), "entry", None)
     if not isinstance(entry, AttackEntry):
         raise ValueError(
-            f"{name!r} is not an attack: put @forge(…), @poison(…), @train(…) or @silence(…) "
-            "above the function"
+            f"{name!r} is not an attack: put @forge(…), @poison(…), @train(…), @silence(…) or "
+            "@wait(…) above the function"
         )
     return entry
 

@@ -1,4 +1,4 @@
-"""The decorators `poison`, `train`, `forge` and `silence`.
+"""The decorators `poison`, `train`, `forge`, `silence` and `wait`.
 
 Each turns a function into an attack: a table entry and a typed factory.
 """
@@ -25,6 +25,7 @@ PARAMETERS: dict[Hook, tuple[str, ...]] = {  # what a function is called with, b
     "train": (),
     "forge": ("view",),
     "silence": ("view",),
+    "wait": ("round",),
 }
 
 
@@ -218,6 +219,40 @@ def silence(
         replaces=replaces,
         source=source,
     )
+
+
+def wait(
+    *, source: str = "", ranges: Mapping[str, Range] | None = None
+) -> Callable[[Callable[Concatenate[int, P], bool]], AttackFactory[P]]:
+    """Make a stage of a function that decides in which rounds the stages after it wait.
+
+    The function is ``f(round, *, options) -> bool``, with rounds counted from 0. Where it returns
+    True, the stages after it do nothing: Byzantine clients train on their own data, and send what
+    they trained, unless a stage in front of it does something else.
+
+    Args:
+        source: Publication, for the table of attacks.
+        ranges: Option → the values that it may have.
+
+    Returns:
+        A decorator that returns an `AttackFactory`.
+
+    Raises:
+        TypeError: The function has other parameters, or an option has no usable type hint.
+        ValueError: The name is taken, a range names an option that does not exist, or a default is
+            out of its range.
+
+    Example:
+        >>> from fedro.attacks import sign_flip
+        >>> @wait()
+        ... def in_odd_rounds(round):
+        ...     '''Behave honestly in odd rounds.'''
+        ...     return round % 2 == 1
+        >>> attack = in_odd_rounds() | sign_flip()
+        >>> str(attack.at(0)), str(attack.at(1))
+        ('sign_flip', 'none')
+    """
+    return _decorator("wait", ranges, knows="nothing", replaces=False, source=source)
 
 
 def _decorator(

@@ -13,7 +13,7 @@ from fedro.common.text import markdown_table
 if TYPE_CHECKING:
     from rich.text import Text
 
-Hook = Literal["poison", "train", "forge", "silence"]
+Hook = Literal["wait", "poison", "train", "forge", "silence"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class AttackEntry(RegisteredFunction):
         name: Name of the attack.
         function: The registered function.
         options: The options of the function.
-        hook: Where the attack acts: "poison", "train", "forge" or "silence".
+        hook: Where the attack acts: "wait", "poison", "train", "forge" or "silence".
         knows: What the attack sees, such as "honest updates, rule", or "nothing".
         knows_with: Option → what the attack sees instead if that option is set.
         replaces: Whether the clients never send what they trained.

@@ -224,7 +224,7 @@ def _try_training(setup: Setup, rng: np.random.Generator) -> None:
 
 def _try_attack(setup: Setup, rng: np.random.Generator) -> None:
     """Poison a Byzantine client's data and set the trigger, so that a wrong attack fails now."""
-    _ = setup.attack.restraint
+    _ = setup.attack.at(0), setup.attack.restraint
     for client in np.flatnonzero(setup.byzantine)[:1].tolist():
         setup.attack.poison(setup.federation.train(client), setup.federation.classes, rng)
     _ = setup.triggered

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedro.attacks import Defense, View
+from fedro.attacks import Attack, Defense, View
 from fedro.common.streams import derived, stream
 from fedro.data import Examples
 from fedro.server import (
@@ -81,11 +81,12 @@ def choose_iterate(setup: Setup, state: State) -> State:
 
 def jobs(setup: Setup, number: int, ids: Ids, bad: NDArray[np.bool_]) -> Iterator[Job]:
     """The local training of a round: one job for each client that trains, and one for the root."""
+    attack = setup.attack.at(number)
     for row, client in enumerate(ids.tolist()):
-        if not bad[row] or setup.attack.trains:
-            examples = partial(client_examples, setup, client, bool(bad[row]))
+        if not bad[row] or attack.trains:
+            examples = partial(client_examples, setup, client, attack if bad[row] else None)
             job = make_job(setup, row, examples, "batches", number, client)
-            yield job._replace(restraint=setup.attack.restraint) if bad[row] else job
+            yield job._replace(restraint=attack.restraint) if bad[row] else job
     if setup.root is not None:
         root = setup.root
         yield make_job(setup, setup.sampled, lambda: root, "root batches", number)
@@ -104,13 +105,13 @@ def make_job(
     return Job(row, batches, derived(e.seed, f"{purpose} layers", *keys))
 
 
-def client_examples(setup: Setup, client: int, bad: bool) -> Examples:
-    """The data that a client trains on; the attack poisons those of a Byzantine client."""
+def client_examples(setup: Setup, client: int, attack: Attack | None) -> Examples:
+    """The data that a client trains on; the attack, if it takes part in one, poisons them."""
     examples = setup.federation.train(client)
-    if not bad:
+    if attack is None:
         return examples
     rng = stream(setup.experiment.seed, "poison", client)
-    return setup.attack.poison(examples, setup.federation.classes, rng)
+    return attack.poison(examples, setup.federation.classes, rng)
 
 
 def attack(
