@@ -33,6 +33,9 @@ ATTACKS = [
     *("mimic", "label_flip", "gauss(std=1.0)", "zero", "huge", "min_max", "min_max(own=True)"),
     *("min_sum", "optimal_alie", "optimal_foe", "agr_tailored", "ambush"),
     *("backdoor", "backdoor | scaling", "silent"),
+    *("patient(until=80) | sign_flip", "sign_flip | noisy(std=0.1)"),
+    *("sign_flip(own=True) | noisy(std=0.1)", "framing"),
+    *("below_the_line(keep=0.5)", "below_the_line(keep=0.3)"),
 ]
 FEMNIST_ATTACKS = ["none", "sign_flip", "sign_flip(own=True)", "label_flip"]
 ROBUST = "nnm | trimmed_mean"
