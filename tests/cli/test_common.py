@@ -15,7 +15,7 @@ PLAN = ["plan", "--clients", "150", "--byzantine", "15", "--rounds", "500"]
 
 def test_help_lists_the_commands_in_order_and_explains_every_parameter() -> None:
     group = typer.main.get_command(app)
-    first = ["plan", "run", "sweep", "watch", "report", "rollback"]
+    first = ["plan", "run", "sweep", "watch", "suspects", "report", "rollback"]
     order = [*first, "data", "rules", "attacks", "kappa", "reproduce"]
     assert list(group.commands) == order  # type: ignore[attr-defined]
     for command in group.commands.values():  # type: ignore[attr-defined]
