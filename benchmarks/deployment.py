@@ -30,11 +30,18 @@ from hostile_node import HostileNode, RepeatedChunk
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "examples/flower/deploy"
 SECONDS_FOR_A_RUN = 600
+
+
+def noise(size):
+    """Bytes that no two parts share."""
+    return np.random.default_rng(0).integers(256, size=size, dtype=np.uint8)
+
+
 HOSTILE = {  # what the node sends: the arrays, and how many of their parts
     "silent": None,
     "one part 600 times": (lambda: {"a": RepeatedChunk(600)}, None),
     "one part 3,000 times": (lambda: {"a": RepeatedChunk(3000)}, None),
-    "100 MB of noise": (lambda: {"a": np.random.default_rng(0).integers(256, size=10**8)}, None),
+    "100 MB of noise": (lambda: {"a": noise(10**8)}, None),
     "1,000 arrays": (lambda: {f"a{i}": np.full(1, i) for i in range(1000)}, None),
     "10,000 arrays": (lambda: {f"a{i}": np.full(1, i) for i in range(10_000)}, None),
     "half of a reply": (lambda: {"a": np.zeros(10**6)}, 1),

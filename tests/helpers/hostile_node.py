@@ -91,17 +91,17 @@ class HostileNode:
         )
         try:
             answer = self.client.PushMessages(request)
+            for object_id in list(answer.objects_to_push)[:parts]:
+                content = objects[object_id].deflate()
+                self.client.PushObject(
+                    PushObjectRequest(
+                        node=self.node,
+                        run_id=message.metadata.run_id,
+                        session_id=answer.session_id,
+                        object_id=object_id,
+                        object_content=content,
+                    )
+                )
         except httpx.HTTPStatusError as error:
             return error.response.status_code
-        for object_id in list(answer.objects_to_push)[:parts]:
-            content = objects[object_id].deflate()
-            self.client.PushObject(
-                PushObjectRequest(
-                    node=self.node,
-                    run_id=message.metadata.run_id,
-                    session_id=answer.session_id,
-                    object_id=object_id,
-                    object_content=content,
-                )
-            )
         return 200
