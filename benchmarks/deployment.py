@@ -199,7 +199,8 @@ def resnet50():
                 convolution(f"{name}.down", width, 4 * inner, 1)
             width = 4 * inner
     shapes["head.weight"], shapes["head.bias"] = (1000, width), (1000,)
-    arrays = {name: Array(np.ones(shape, np.float32)) for name, shape in shapes.items()}
+    rng = np.random.default_rng(0)
+    arrays = {n: Array(rng.random(shape, dtype=np.float32)) for n, shape in shapes.items()}
     return ArrayRecord(arrays | {name: Array(np.array(0)) for name in counters})
 
 
@@ -209,7 +210,7 @@ def train(message, context):
     arrays = {name: array.numpy() for name, array in message.content["arrays"].items()}
     for name, array in arrays.items():
         if array.dtype.kind == "f":
-            arrays[name] = array + rng.normal(size=1).astype(array.dtype)
+            arrays[name] = array + rng.normal(size=array.shape).astype(array.dtype)
     record = ArrayRecord({name: Array(array) for name, array in arrays.items()})
     metrics = MetricRecord({"train_loss": 1.0})
     return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
