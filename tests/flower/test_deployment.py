@@ -233,7 +233,7 @@ def story(federation):
         attackers=",".join(map(str, BAD)),
         attack="; ".join(BAD.values()),
         resume=True,
-        timeout=max(30.0, 2.5 * round_seconds),
+        timeout=max(45.0, 4 * round_seconds),
     )
     until(
         "the end",
