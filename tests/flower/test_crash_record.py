@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+import fedro
 from fake_flower import FIRST, FakeGrid, model, small_plan
 from fedro.flower.crash_record import STOPPED_WHILE_READING, DrawLog, ReadingNote
 from fedro.runs import read, roll_back
@@ -166,6 +167,17 @@ def test_a_round_that_runs_again_with_other_nodes_is_another_draw(tmp_path):
     strat = strategy(**options)
     start(strat, FakeGrid(18), 5)
     assert strat.session.draws == 5 + 2
+
+
+def test_inviting_everybody_is_no_draw(tmp_path):
+    plan = fedro.plan(clients=20, byzantine=2, rounds=5, sampled=20)
+    options = {"folder": tmp_path / "run", "resume": True, "plan": plan}
+    for nodes in (20, 19, 18):
+        with pytest.raises(KeyboardInterrupt):
+            start(strategy(**options, online_wait=0.0), Dies(3, nodes), 5)
+    strat = strategy(**options)
+    start(strat, FakeGrid(20), 5)
+    assert strat.session.draws == 0
 
 
 def test_draws_that_a_rollback_undoes_count(tmp_path):

@@ -122,8 +122,11 @@ def test_without_evidence_there_is_no_section(trained: Path, tmp_path: Path) -> 
     assert (tmp_path / "suspects.csv").read_text().startswith("folder,seed,client,")
 
 
-def test_too_little_evidence_is_said_and_not_drawn(trained: Path) -> None:
-    part = section(grouped(trained / "alie"), "suspects")  # four rounds
+def test_too_little_evidence_is_said_and_not_drawn(trained: Path, tmp_path: Path) -> None:
+    no_copies = edit(
+        copy(trained / "alie", tmp_path / "run"), lambda line: line["evidence"].update(copies=[])
+    )
+    part = section(grouped(no_copies), "suspects")  # four rounds
     assert "4 rounds with evidence; the first decision is after 10" in " ".join(part.text)
     assert not part.charts
 

@@ -106,8 +106,13 @@ def invite_to_train(
 
 
 def count_draw(session: Session, plan: Plan) -> None:
-    """Count the draw of this round, or raise if the plan does not cover it."""
+    """Count the draw of this round, or raise if the plan does not cover it.
+
+    If everybody who is online is invited, nothing is drawn, and nothing is left to chance.
+    """
     round, allowed = session.current_round.round, plan.problem.draws
+    if session.draw is not None and session.draw.sampled == session.draw.available:
+        return
     if session.draw_log.is_new(round, session.invited) and session.draws >= allowed:
         raise ValueError(
             f"the plan is for {counted(allowed, 'draw')}, and all are used up (a round that ran "

@@ -254,16 +254,19 @@ class FedRo(Strategy):
             UserCodeError: If a rule, `evaluate_fn` or `order` of your own failed. The message shows
                 the line; the run can be resumed.
         """
-        with serving(self.settings.metrics_port, self.settings.plan) as self._metrics:
-            return self._start(
-                grid,
-                initial_arrays,
-                num_rounds,
-                timeout,
-                train_config,
-                evaluate_config,
-                evaluate_fn,
-            )
+        try:
+            with serving(self.settings.metrics_port, self.settings.plan) as self._metrics:
+                return self._start(
+                    grid,
+                    initial_arrays,
+                    num_rounds,
+                    timeout,
+                    train_config,
+                    evaluate_config,
+                    evaluate_fn,
+                )
+        except UserCodeError as error:  # its message shows the line; ours would only hide it
+            raise error.with_traceback(None) from error.__cause__
 
     def _start(
         self,
@@ -298,10 +301,8 @@ class FedRo(Strategy):
         except BaseException as error:
             if not isinstance(error, RunFolderError):
                 recorder.save()
-            if isinstance(error, UserCodeError):
-                if recorder.folder is not None:
-                    error.advice = f"The run is saved in {recorder.folder.path}: resume it."
-                raise error.with_traceback(None) from error.__cause__
+            if isinstance(error, UserCodeError) and recorder.folder is not None:
+                error.advice = f"The run is saved in {recorder.folder.path}: resume it."
             raise
         finally:
             recorder.close()
