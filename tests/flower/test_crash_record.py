@@ -105,7 +105,7 @@ start(fedro_, FakeGrid(20, {{2: deadly, 11: deadly}}), 6)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.soak), 4])
 def test_a_reply_that_kills_the_server_is_not_read_again(tmp_path, every):
     """Two nodes send such replies. Each of these replies stops the server once."""
     folder = tmp_path / "run"

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedro.server.evidence import Evidence, RowFacts
@@ -62,7 +62,15 @@ def honest(n, seed=0, spread=0.2):
     return np.random.default_rng(seed + 1000).normal(1.0, spread, size=n)
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.1, 0.25, 0.4])
+@pytest.mark.parametrize(
+    "spread",
+    [
+        0.0,
+        pytest.param(0.1, marks=pytest.mark.soak),
+        0.25,
+        pytest.param(0.4, marks=pytest.mark.soak),
+    ],
+)
 def test_without_an_attack_hardly_any_run_flags_anybody(spread):
     """The promise: of 100 runs at most about 5 flag anybody, at any look."""
     flagged = 0
@@ -73,6 +81,7 @@ def test_without_an_attack_hardly_any_run_flags_anybody(spread):
     assert flagged <= 6  # P[Binomial(60, 5%) > 6] = 3%
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32), st.sampled_from([-1.0, -0.5, 0.0, 2.5]), st.integers(1, 19))
 def test_clients_that_work_against_the_others_are_found(seed, slope, bad):
     slopes = np.append(np.full(bad, slope), honest(50 - bad, seed, 0.1))
