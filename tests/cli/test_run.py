@@ -405,7 +405,8 @@ def test_a_huge_batch_is_reduced_with_a_warning(tmp_path):
         (["demo", "--set", "client_lr=1e308"], "client_lr=1e+308"),
         (["demo", "--set", "dataset=synthetic"], "choose owner or iid"),
         (["demo", "--set", "model=femnist_cnn"], "takes images"),
-        (["--set", "attack=alie"], "the demo has its own attacks"),
+        (["--set", "attack=alie"], "the demo chooses attack itself"),
+        (["--set", "exclude=evidence"], "the demo chooses exclude itself"),
         (["--tensorboard"], "--tensorboard works for a single run"),
         (["demo", "--resume"], "--resume needs --out"),
         (["--resume", "--out", "nowhere"], "nowhere"),
@@ -553,7 +554,10 @@ def test_the_demo_compares_with_plain_averaging(tmp_path, monkeypatch):
     for name in ("no attack", "sign flipping", "fall of empires", "mimic", "huge values"):
         assert name in done.stdout
     folders = list((tmp_path / "runs").glob("demo-*/*"))
-    assert len(folders) == 12
+    assert len(folders) == 18
+    assert "FedRo with evidence" in done.stdout
+    excluding = {folder.name for folder in folders if read(folder).config["exclude"] == "evidence"}
+    assert excluding == {folder.name for folder in folders if folder.name.endswith("-evidence")}
     assert all(read(folder).finished for folder in folders)
 
 

@@ -1,5 +1,6 @@
 """A federation in which some nodes lie: the log, the ledger and the run folder name them."""
 
+import itertools
 import json
 import logging
 
@@ -24,6 +25,12 @@ def noisy(direction, seed):
         }
 
     return sends(change)
+
+
+def repents(rounds, seed):
+    """Moves against the others in its first rounds, and then as they do."""
+    before, after, replies = noisy(-1.0, seed), noisy(1.0, seed), itertools.count()
+    return lambda *message: (before if next(replies) < rounds else after)(*message)
 
 
 def federation(**liars):
@@ -92,13 +99,14 @@ def test_who_clears_itself_is_logged(caplog):
 
 
 def test_suspects_are_left_out_and_counted(caplog, tmp_path):
-    strat = strategy(exclude="evidence", folder=tmp_path / "run")
+    strat = strategy(plan=EVERYONE, exclude="evidence", folder=tmp_path / "run")
     with caplog.at_level(logging.INFO):
-        start(strat, federation(n3=noisy(-1.0, 3)), 40)
+        start(strat, federation(n3=repents(12, 3)), 40)
     record = strat.session.ledger.nodes[FIRST + 3]
     lines = fedro.runs.read(tmp_path / "run").rounds
     times = sum(str(record.number) in line["excluded"] for line in lines)
     assert times > 0
+    assert not any(line["excluded"] for line in lines[:12])  # so far off that it can stay
     assert sum(record.excluded.values()) == times
     assert record.used == record.invited - times
     assert len(messages(caplog, "left out: node")) == times

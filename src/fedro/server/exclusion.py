@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fedro import kernels
 from fedro.rules import Rule
-from fedro.server.evidence import Evidence, copy_groups
+from fedro.server.evidence import Evidence, Floats, copy_groups
 from fedro.server.scores import Ids
 
 
@@ -19,8 +20,9 @@ def exclude(
 
     Of each group of copies one row is kept, so nobody can have an honest client excluded by copying
     it. Then the rows of clients that are flagged for their direction are left out, the most extreme
-    first. As many rows stay as the rule needs, at least 2b̂ + 1: exclusion yields, the guarantee
-    does not.
+    first. Rows that lie far from the others stay, because the rule ignores them anyway, and without
+    them it would ignore honest rows instead. As many rows stay as the rule needs, at least 2b̂ + 1:
+    exclusion yields, the guarantee does not.
 
     Args:
         updates: The matrix of updates (n̂, d), without statistics.
@@ -41,9 +43,34 @@ def exclude(
         for client in flagged_clients(evidence, clients[rows])
         if client not in reasons
     }
+    if reasons:
+        suspect = np.isin(clients[rows], list(reasons))
+        suspect[[place for group in groups for place in group]] = True  # also the one that stays
+        far = clients[rows[suspect & far_rows(updates, rows, facts.squared, suspect)]]
+        reasons = {client: reason for client, reason in reasons.items() if client not in far}
     left_out = dict(list(reasons.items())[:room])
     kept = rows[~np.isin(clients[rows], list(left_out))]
     return kept, left_out
+
+
+def far_rows(
+    updates: Tensor, rows: Ids, squared_norms: Floats, suspect: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which rows are further from the center of the others than all of those are.
+
+    The center is the mean of the rows that are not suspect. Long ones are shortened to the median
+    length, so that a few rows cannot move it far.
+    """
+    others = ~suspect
+    if not others.any():
+        return np.zeros(rows.size, dtype=bool)
+    lengths = np.sqrt(squared_norms)
+    usual = np.median(lengths[others])
+    shortened = np.minimum(1.0, usual / np.maximum(lengths, np.finfo(float).tiny))
+    center, _ = kernels.combine(updates, shortened * others / others.sum(), rows=rows)
+    gaps = kernels.facts(updates, center, rows=rows).gaps
+    far: NDArray[np.bool_] = gaps > gaps[others].max()
+    return far
 
 
 def fewest_rows(rule: Rule, rows: int, tolerated: int) -> int:

@@ -1,4 +1,4 @@
-"""The demo: FedRo and plain averaging side by side, under five attacks."""
+"""The demo: FedRo, FedRo that leaves suspects out, and plain averaging, under five attacks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -24,22 +24,28 @@ DEMO_ATTACKS = {
     "mimic": "mimic",
     "huge": "huge values",
 }
-AVERAGING = "mean"
+VARIANTS: dict[str, dict[str, Any]] = {  # the columns of the table, with what they change
+    "FedRo": {},
+    "FedRo with evidence": {"exclude": "evidence"},
+    "plain averaging": {"rule": "mean", "exclude": "none"},
+}
+FOLDERS = dict(zip(VARIANTS, ("fedro", "evidence", "mean"), strict=True))
 CLEARLY_WORSE = 0.1  # a gap in accuracy that is shown in red
 
 
 def run_demo(out: Path, changes: Sequence[str], console: Console, resume: bool = False) -> None:
-    """Train with both rules under every attack, and print the accuracies side by side."""
+    """Train in all three ways under every attack, and print the accuracies side by side."""
     base = read_experiment("demo", changes)
-    if "attack" in parse_changes(changes):
-        raise ExperimentError(
-            "the demo has its own attacks: to choose one, name the experiment, as in "
-            "`fedro run demo --set attack=alie`"
-        )
+    for key, value in (("attack", "alie"), ("exclude", "evidence")):
+        if key in parse_changes(changes):
+            raise ExperimentError(
+                f"the demo chooses {key} itself: to choose it, name the experiment, as in "
+                f"`fedro run demo --set {key}={value}`"
+            )
     runs = {
-        (attack, rule): base.replace(attack=attack, rule=rule)
+        (attack, variant): base.replace(attack=attack, **keys)
         for attack in DEMO_ATTACKS
-        for rule in (base.rule, AVERAGING)
+        for variant, keys in VARIANTS.items()
     }
     setup = prepare(base)
     console.print(
@@ -54,22 +60,25 @@ def run_demo(out: Path, changes: Sequence[str], console: Console, resume: bool =
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(runs) * base.rounds)
-        for (attack, rule), experiment in runs.items():
-            bar.update(task, description=f"{DEMO_ATTACKS[attack]}, {rule}")
-            name = f"{attack.partition('(')[0]}-{'mean' if rule == AVERAGING else 'fedro'}"
-            summaries[attack, rule] = train(
+        for (attack, variant), experiment in runs.items():
+            bar.update(task, description=f"{DEMO_ATTACKS[attack]}, {variant}")
+            name = f"{attack.partition('(')[0]}-{FOLDERS[variant]}"
+            summaries[attack, variant] = train(
                 experiment, out / name, resume, lambda: bar.advance(task)
             )
     accuracies = {key: float(each["final"]["accuracy"] or 0.0) for key, each in summaries.items()}
-    console.print(comparison_table(base.rule, accuracies))
-    for (attack, rule), summary in summaries.items():
+    console.print(comparison_table(accuracies))
+    for (attack, variant), summary in summaries.items():
         if (problem := summary.get("problem")) is not None:
-            name = "plain averaging" if rule == AVERAGING else f"FedRo ({rule})"
-            text = f"{name} under {DEMO_ATTACKS[attack]}: {problem}"
+            text = f"{variant} under {DEMO_ATTACKS[attack]}: {problem}"
             if console.quiet:
                 print_warning(text)
             console.print(Text(text, style="yellow"), soft_wrap=True)
-    note = f"Accuracy of the final models on the honest clients' test data. The runs are in {out}"
+    note = (
+        "Accuracy of the final models on the honest clients' test data. FedRo aggregates with "
+        f"{base.rule}; with evidence, it also leaves out clients that it suspects. "
+        f"The runs are in {out}"
+    )
     console.print(note, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -86,15 +95,15 @@ def train(
     return summary
 
 
-def comparison_table(rule: str, accuracies: Mapping[tuple[str, str], float]) -> Table:
-    """The accuracies of both rules side by side."""
+def comparison_table(accuracies: Mapping[tuple[str, str], float]) -> Table:
+    """The accuracies of all variants side by side."""
     table = Table(header_style="bold")
     table.add_column("attack")
-    table.add_column(f"FedRo ({rule})", justify="right")
-    table.add_column("plain averaging", justify="right")
+    for variant in VARIANTS:
+        table.add_column(variant, justify="right")
     for attack, name in DEMO_ATTACKS.items():
-        pair = accuracies[attack, rule], accuracies[attack, AVERAGING]
-        table.add_row(name, *(_colored(value, max(pair)) for value in pair))
+        values = [accuracies[attack, variant] for variant in VARIANTS]
+        table.add_row(name, *(_colored(value, max(values)) for value in values))
     return table
 
 
